@@ -53,14 +53,16 @@ bool is_left_of_store(const PlannedOutput& output, const fs::directory_entry& en
 
 /// Whether something else is there than a killed attempt at the same files leaves: subfolders and unfinished files.
 bool has_content(const PlannedOutput& output) {
-  std::set<fs::path> left = subfolders(output);
+  const std::set<fs::path> folders = subfolders(output);
+  std::set<fs::path> files;
   for (const std::string& file : output.files) {
-    left.insert(temporary_name((fs::path(output.folder) / file).string()));
+    files.insert(fs::path(output.folder) / file);
   }
   std::error_code error;
   for (fs::recursive_directory_iterator entry(output.folder, error), end; !error && entry != end;
        entry.increment(error)) {
-    const bool is_nothing = left.contains(entry->path()) || is_left_of_store(output, *entry);
+    const bool is_nothing = folders.contains(entry->path()) || files.contains(completed_name(entry->path().string())) ||
+                            is_left_of_store(output, *entry);
     if (!is_nothing || entry->is_symlink(error)) {
       return true;
     }

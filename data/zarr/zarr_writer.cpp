@@ -160,9 +160,8 @@ bool is_metadata_of(std::span<const ZarrArray> arrays, std::string_view path) {
 }
 
 bool is_unfinished_metadata(std::span<const ZarrArray> arrays, const std::string& folder, const std::string& path) {
-  constexpr std::string_view kUnfinished = ".partial";
-  if (path.ends_with(kUnfinished)) {
-    return is_metadata_of(arrays, std::string_view(path).substr(0, path.size() - kUnfinished.size()));
+  if (const std::string completed = completed_name(path); !completed.empty()) {
+    return is_metadata_of(arrays, completed);
   }
   const auto array =
       std::find_if(arrays.begin(), arrays.end(), [&](const ZarrArray& known) { return metadata_path(known) == path; });

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -21,6 +22,8 @@ namespace vit_hybrid {
 namespace fs = std::filesystem;
 
 namespace {
+
+constexpr const char* kPartial = ".partial";
 
 [[noreturn]] void fail_writing(const std::string& path) {
   throw Error(ErrorClass::kIo, str("writing '", path, "' failed: ", reason(errno)));
@@ -56,7 +59,16 @@ void refuse_input(const std::string& path, const std::string& option, const std:
 
 std::string temporary_name(const std::string& path) {
   const std::string mark = job_mark();
-  return path + (mark.empty() ? "" : "." + mark) + ".partial";
+  return path + (mark.empty() ? "" : "." + mark) + kPartial;
+}
+
+std::string completed_name(const std::string& name) {
+  constexpr size_t kMarkEnd = 9;  // "." and the mark
+  if (!name.ends_with(kPartial)) return "";
+  const std::string path = name.substr(0, name.size() - std::strlen(kPartial));
+  const size_t dot = path.size() - std::min(path.size(), kMarkEnd);
+  const bool has_mark = path[dot] == '.' && path.find_first_not_of("0123456789abcdef", dot + 1) == path.npos;
+  return has_mark ? path.substr(0, dot) : path;
 }
 
 WholeFile::WholeFile(std::string path) : path_(std::move(path)), temporary_(temporary_name(path_)), file_(nullptr) {

@@ -21,8 +21,11 @@ void refuse_input(const std::string& path, const std::string& option, const std:
 /// Name under which the file `path` is written until it is complete: no other job's where this one has a job_mark().
 std::string temporary_name(const std::string& path);
 
-/// Written under a temporary name beside `path`, which finish() replaces. A file of the temporary name that a killed
-/// program left is removed; one that a link leads to is never touched. Made in folders that are ours alone:
+/// The file that `name` is a temporary_name() of, whichever job's it is; empty where it is none.
+std::string completed_name(const std::string& name);
+
+/// Written under a temporary name beside `path`, which finish() replaces. What is there under the
+/// temporary name goes before; a file that a link leads to is never touched. Made in folders that are ours alone:
 /// require_folders().
 class WholeFile {
  public:

@@ -8,6 +8,7 @@
 #include "data/hdf5/hdf5_open.h"
 #include "parallel/comm/launcher.h"
 #include "src/base/error.h"
+#include "src/base/folder_lock.h"
 #include "src/base/log.h"
 #include "src/base/text.h"
 #include "src/base/utf8.h"
@@ -94,6 +95,7 @@ int run_job(const Invocation& invocation, const std::function<int(comm::MpiSessi
   comm::MpiSession session(invocation.argc, invocation.argv);
   set_log_speaker(session.world().rank() == 0);
   agree_on_start(session.world(), invocation.words);
+  set_job_mark(session.world().broadcast(LockHolder::self(0.0).token.substr(0, 8), 0));
   const int exit_code = body(session);
   session.finalize();
   return exit_code;

@@ -222,6 +222,16 @@ class ScoreTrial(hostile_trial.Trial):
         changed = [str(path) for path, sound in self.own.items() if path.read_bytes() != sound]
         self.judge("inputs as they were", (0, "", ""), (0,), (), changed)
 
+    def check_one_output(self):
+        """Of jobs that write one file at once each writes its own, and the last name stays."""
+        words = self.scores("--lead-steps", "1,2,3", "--overwrite", "--out")
+        self.run("one job", [*words, "alone.nc"], (0,))
+        for process in [self.start([*words, "shared.nc"]) for _ in range(4)]:
+            self.judge("four jobs with one output", self.end(process), (0,))
+        same = (self.folder / "shared.nc").read_bytes() == (self.folder / "alone.nc").read_bytes()
+        left = [path.name for path in self.folder.glob("shared.nc?*")]
+        self.judge("output of four jobs", (0, "", ""), (0,), (), [*left, *([] if same else ["other bytes"])])
+
     def fill_disk(self, scores, forecast):
         """On a disk of 64 KiB that only the program sees, where the system lets us make one."""
         (self.folder / "disk").mkdir(exist_ok=True)

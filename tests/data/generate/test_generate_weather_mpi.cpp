@@ -282,6 +282,7 @@ TEST_CASE("generate: what a killed attempt left unfinished is nothing; links and
     world.barrier();
   };
   put("images/train.h5.partial");
+  put("images/valid.h5.3fa9c07e.partial");  // of a job that had a mark
   data::generate_images(image_options(scratch.file("images")), world);
   CHECK(fs::exists(scratch.file("images/valid.h5")));
   CHECK_FALSE(fs::exists(scratch.file("images/train.h5.partial")));
@@ -493,6 +494,7 @@ TEST_CASE("generate: stores that are there are refused, replaced as a whole, and
   const std::string killed = scratch.file("killed/weather.zarr");
   put(killed + "/z/c/3/0/0/0");
   put(killed + "/zarr.json.partial");
+  put(killed + "/time/zarr.json.3fa9c07e.partial");
   generate();
   CHECK(data::is_zarr_store(killed));
   CHECK(data::read_npy(options.out + "/stats/global_means.npy").numel() == 7);

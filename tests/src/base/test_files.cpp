@@ -11,6 +11,7 @@
 
 #include "data/reading/posix_file.h"
 #include "src/base/files.h"
+#include "src/base/folder_lock.h"
 #include "src/base/log.h"
 #include "src/checkpoint/checkpoint_folder.h"
 #include "src/checkpoint/checkpoint_reader.h"
@@ -71,6 +72,20 @@ TEST_CASE("regular file: a FIFO in the place of a run's file is refused") {
   CHECK(is_fifo(thrown_error([&] { train::CheckpointReader(folder.file("step-000000001.h5")); })));
   CHECK(is_fifo(thrown_error([&] { train::MetricsLog(folder.file("metrics.jsonl"), OldFile::kAppend); })));
   CHECK(is_fifo(thrown_error([&] { open_log_file(folder.file("out.log"), OldFile::kAppend); })));
+}
+
+TEST_CASE("regular file: each job has its own name for an unfinished file, and any job's is known for one") {
+  const std::string unmarked = temporary_name("f/1990.h5");
+  set_job_mark("3fa9c07e");
+  const std::string marked = temporary_name("f/1990.h5");
+  set_job_mark("");
+  CHECK(marked != unmarked);
+  CHECK(completed_name(unmarked) == "f/1990.h5");
+  CHECK(completed_name(marked) == "f/1990.h5");
+  CHECK(completed_name("f/1990.h5").empty());
+  CHECK(completed_name("f/1990.3fa9c07.partial") == "f/1990.3fa9c07");  // no mark
+  CHECK(completed_name("f/1990.3fa9c07g.partial") == "f/1990.3fa9c07g");
+  CHECK(completed_name("a.partial") == "a");
 }
 
 TEST_CASE("regular file: a link at the name of a new file is replaced, its target untouched") {
