@@ -10,13 +10,10 @@
 #include <bit>
 #include <charconv>
 #include <cmath>
-#include <cstdint>
 #include <filesystem>
 #include <limits>
 #include <map>
-#include <string_view>
 #include <system_error>
-#include <utility>
 
 #include "data/reading/box_runs.h"
 #include "src/base/error.h"
