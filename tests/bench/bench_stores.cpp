@@ -3,21 +3,36 @@
 //   bench_stores DATA CHANNELS [ROUNDS]
 //
 // reads all states of DATA, each once, in the order of time, by one and by two threads: as rows (where values go to a
-// buffer), and as normalised samples of a loader. One line a way: its name, GB/s (median of ROUNDS, 5).
-// compare_stores.py sets them beside pread, the codecs' libraries, and zarr-python with a DataLoader.
+// buffer), and as normalised samples of a loader. Where a Zarr store's arrays have one codec (Blosc, Zstandard, zlib
+// or gzip), `library` is what the library that this program is linked with makes of the same chunks, already in
+// memory. One line a way: its name, GB/s (median of ROUNDS, 5). The ways take turns, round by round; `rows/library` and
+// `samples/library` are medians of the rounds' ratios of speeds, by the clock and by the processor's time, which
+// other programs on the machine disturb less.
+// compare_stores.py sets them beside pread, numcodecs, and zarr-python with a DataLoader.
 #include <ATen/ops/empty.h>
+#include <blosc.h>
+#include <libdeflate.h>
+#include <sys/resource.h>
+#include <zstd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <functional>
+#include <memory>
+#include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "data/datasets/weather_dataset.h"
 #include "data/datasets/year_files.h"
 #include "data/loading/prefetch_loader.h"
+#include "data/reading/box_runs.h"
+#include "data/reading/chunk_rows.h"
 #include "parallel/comm/mpi/mpi_session.h"
+#include "src/base/error.h"
 #include "src/base/text.h"
 #include "src/base/timer.h"
 
@@ -26,60 +41,189 @@ namespace {
 using namespace vit_hybrid;
 using namespace vit_hybrid::data;
 
-double median_seconds(int rounds, const std::function<void()>& pass) {
-  std::vector<double> seconds;
+// One way of reading: all of the data by `num_threads` threads.
+struct Way {
+  std::string name;
+  double bytes;
+  std::function<void(int num_threads)> pass;
+  std::vector<double> seconds = {};
+  std::vector<double> processor_seconds = {};
+};
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+double processor_seconds() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+void print_value(const std::string& name, double value) {
+  std::printf("%-40s %8.3f\n", name.c_str(), value);
+}
+
+// Of speeds, where `size` times as many bytes were read.
+void print_ratio(const std::string& name, double size, const std::vector<double>& seconds,
+                 const std::vector<double>& of_library) {
+  std::vector<double> ratios;
+  std::transform(seconds.begin(), seconds.end(), of_library.begin(), std::back_inserter(ratios),
+                 [&](double ours, double library) { return size * library / ours; });
+  print_value(name, median(ratios));
+}
+
+void measure(std::vector<Way> ways, int num_threads, int rounds) {
   for (int round = 0; round <= rounds; ++round) {
-    const Timer timer;
-    pass();
-    if (round > 0) {  // the first one fills caches and pools
-      seconds.push_back(timer.seconds());
+    for (Way& way : ways) {
+      const double before = processor_seconds();
+      const Timer timer;
+      way.pass(num_threads);
+      if (round > 0) {  // the first one fills caches and pools
+        way.seconds.push_back(timer.seconds());
+        way.processor_seconds.push_back(processor_seconds() - before);
+      }
     }
   }
-  std::sort(seconds.begin(), seconds.end());
-  return seconds[seconds.size() / 2];
+  const std::string threads = str(", ", counted(static_cast<size_t>(num_threads), "thread"));
+  for (const Way& way : ways) {
+    print_value(way.name + threads, way.bytes / median(way.seconds) / 1e9);
+  }
+  const Way& library = ways.back();
+  for (const Way& way : ways) {
+    if (library.name == "library" && &way != &library) {
+      const double size = way.bytes / library.bytes;
+      print_ratio(way.name + "/library" + threads, size, way.seconds, library.seconds);
+      print_ratio(way.name + "/library, processor" + threads, size, way.processor_seconds, library.processor_seconds);
+    }
+  }
 }
 
-void print_rate(const std::string& name, double bytes, double seconds) {
-  std::printf("%-32s %8.3f\n", name.c_str(), bytes / seconds / 1e9);
+// Calls work(thread, index) for all indices below `count`.
+void share(int num_threads, int64_t count, const std::function<void(size_t, int64_t)>& work) {
+  std::vector<std::thread> threads;
+  for (int t = 0; t < num_threads; ++t) {
+    threads.emplace_back([&, t] {
+      for (int64_t index = t; index < count; index += num_threads) {
+        work(static_cast<size_t>(t), index);
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
 }
 
-void read_rows(const RowSource& source, int num_threads, int rounds) {
+constexpr int kMostThreads = 2;
+
+std::vector<at::Tensor> buffers_of(int64_t bytes) {
+  std::vector<at::Tensor> buffers;
+  for (int t = 0; t < kMostThreads; ++t) {
+    buffers.push_back(at::empty({bytes}, at::kByte));
+  }
+  return buffers;
+}
+
+Way rows_of(const RowSource& source) {
   const ArrayLayout& layout = source.files().front().layout;
   const int64_t rows = layout.num_rows();
-  std::vector<at::Tensor> buffers;
-  for (int t = 0; t < num_threads; ++t) {
-    buffers.push_back(at::empty({layout.row_bytes()}, at::kByte));
-  }
-  const double seconds = median_seconds(rounds, [&] {
-    std::vector<std::thread> threads;
-    for (int t = 0; t < num_threads; ++t) {
-      threads.emplace_back([&, t] {
-        for (int64_t row = t; row < rows; row += num_threads) {
-          source.read({{0, row, buffers[static_cast<size_t>(t)].data_ptr()}});
-        }
-      });
-    }
-    for (std::thread& thread : threads) {
-      thread.join();
-    }
-  });
-  print_rate(str("rows, ", counted(static_cast<size_t>(num_threads), "thread")),
-             static_cast<double>(rows * layout.row_bytes()), seconds);
+  return {"rows", static_cast<double>(rows * layout.row_bytes()),
+          [&source, rows, buffers = buffers_of(layout.row_bytes())](int num_threads) {
+            share(num_threads, rows, [&](size_t thread, int64_t row) {
+              source.read({{0, row, buffers[thread].data_ptr()}});
+            });
+          }};
 }
 
-void read_samples(const WeatherDataset& dataset, int num_threads, int rounds) {
+// Several times over, as a training does: a loader's first batches are read to fresh memory, whose page faults cost
+// more than the reading.
+Way samples_of(const WeatherDataset& dataset) {
+  constexpr int64_t kEpochs = 4;
   const auto shape = dataset.input_shape();
-  const double seconds = median_seconds(rounds, [&] {
-    PrefetchLoader loader(dataset,
-                          [&, next = int64_t{0}]() mutable {
-                            return next == dataset.size() ? std::nullopt : std::optional(ReadRequest{{next++}, 0});
-                          },
-                          {.parts = {.input = true, .target = false}, .prefetch_depth = 2, .num_threads = num_threads});
-    while (loader.next()) {
+  return {"samples", static_cast<double>(kEpochs * dataset.size() * shape[0] * shape[1] * shape[2]) * sizeof(float),
+          [&dataset](int num_threads) {
+            PrefetchLoader loader(
+                dataset,
+                [&, next = int64_t{0}]() mutable {
+                  const int64_t index = next++;
+                  return index == kEpochs * dataset.size() ? std::nullopt
+                                                           : std::optional(ReadRequest{{index % dataset.size()}, 0});
+                },
+                {.parts = {.input = true, .target = false}, .prefetch_depth = 2, .num_threads = num_threads});
+            while (loader.next()) {
+            }
+          }};
+}
+
+using Decode = size_t (*)(const std::string& stored, char* to, size_t space);
+
+size_t by_blosc(const std::string& stored, char* to, size_t space) {
+  return static_cast<size_t>(blosc_decompress_ctx(stored.data(), to, space, /*numinternalthreads=*/1));
+}
+
+size_t by_zstd(const std::string& stored, char* to, size_t space) {
+  thread_local const std::unique_ptr<ZSTD_DCtx, decltype(&ZSTD_freeDCtx)> context(ZSTD_createDCtx(), ZSTD_freeDCtx);
+  return ZSTD_decompressDCtx(context.get(), to, space, stored.data(), stored.size());
+}
+
+size_t by_libdeflate(const std::string& stored, char* to, size_t space) {
+  thread_local const std::unique_ptr<libdeflate_decompressor, decltype(&libdeflate_free_decompressor)> decompressor(
+      libdeflate_alloc_decompressor(), libdeflate_free_decompressor);
+  auto* const decompress = stored[0] == '\x1f' ? libdeflate_gzip_decompress : libdeflate_zlib_decompress;
+  size_t count = 0;
+  decompress(decompressor.get(), stored.data(), stored.size(), to, space, &count);
+  return count;
+}
+
+Decode library_of(const ArrayLayout& array) {
+  if (array.storage != ArrayLayout::Storage::kChunkFiles || !array.chunk_files.shard.empty() ||
+      array.filters.size() != 1) {
+    return nullptr;
+  }
+  switch (static_cast<ChunkFilter>(array.filters.front())) {
+    case ChunkFilter::kBlosc:
+      return by_blosc;
+    case ChunkFilter::kZstd:
+      return by_zstd;
+    case ChunkFilter::kDeflate:
+      return by_libdeflate;
+    default:
+      return nullptr;
+  }
+}
+
+// Of all chunks of the first file's only array, in the order of their names.
+std::optional<Way> library_way(const RowFile& file) {
+  const auto arrays = file.layout.stored_arrays();
+  const Decode decode = arrays.size() == 1 ? library_of(*arrays.front()) : nullptr;
+  if (decode == nullptr) {
+    return std::nullopt;
+  }
+  const ArrayLayout& array = *arrays.front();
+  std::vector<std::string> chunks;
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(str(file.path, "/", array.chunk_files.prefix))) {
+    const char first = entry.path().filename().string().front();
+    if (entry.is_regular_file() && first >= '0' && first <= '9') {
+      const PosixFile chunk(entry.path().string(), PosixFile::Access::kRead);
+      chunks.emplace_back(static_cast<size_t>(chunk.size()), '\0');
+      chunk.read(0, chunks.back().data(), chunk.size());
     }
-  });
-  print_rate(str("samples, ", counted(static_cast<size_t>(num_threads), "thread")),
-             static_cast<double>(dataset.size() * shape[0] * shape[1] * shape[2]) * sizeof(float), seconds);
+  }
+  const int64_t space = num_elements(array.chunk) * static_cast<int64_t>(c10::elementSize(array.type));
+  const auto count = static_cast<int64_t>(chunks.size());
+  return Way{"library", static_cast<double>(count * space),
+             [chunks = std::move(chunks), count, space, decode, buffers = buffers_of(space)](int num_threads) {
+               share(num_threads, count, [&](size_t thread, int64_t number) {
+                 const size_t size = decode(chunks[static_cast<size_t>(number)],
+                                            static_cast<char*>(buffers[thread].data_ptr()), static_cast<size_t>(space));
+                 VH_ASSERT(size == static_cast<size_t>(space), "a chunk is whole");
+               });
+             }};
 }
 
 }  // namespace
@@ -97,9 +241,12 @@ int main(int argc, char** argv) {
     options.fields.channels = argv[2];
     const RowSource source(session.world(), list_weather_files(options.folder), options.fields, IoMode::kDirect);
     const WeatherDataset dataset(session.world(), options);
-    for (const int threads : {1, 2}) {
-      read_rows(source, threads, rounds);
-      read_samples(dataset, threads, rounds);
+    std::vector<Way> ways = {rows_of(source), samples_of(dataset)};
+    if (auto library = library_way(source.files().front())) {
+      ways.push_back(std::move(*library));
+    }
+    for (int threads = 1; threads <= kMostThreads; ++threads) {
+      measure(ways, threads, rounds);
     }
   }
   session.finalize();

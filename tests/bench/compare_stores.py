@@ -5,8 +5,9 @@
 
 (optional; needs zarr 3, numcodecs, netCDF4 and torch). Makes stores of a variable of four levels on 721 x 1440, a chunk a
 time, and reads all of each, in the page cache: GB/s of values. `files` is open, pread and close of each chunk's file (of
-NetCDF pread of the variable's bytes); `codec` is numcodecs' decoding of all chunks that are in memory, in as many threads;
-`zarr` is zarr-python in a DataLoader of as many workers, normalising. Medians of `--rounds` passes.
+NetCDF pread of the variable's bytes); `codec` is numcodecs' decoding of all chunks that are in memory, in as many threads,
+`library` that of the library which the program is linked with; `zarr` is zarr-python in a DataLoader of as many workers,
+normalising. Medians of `--rounds` passes. `rows/lib` and `samples/lib` are by processor time, measured in turns (bench_stores).
 """
 import argparse
 import concurrent.futures
@@ -113,10 +114,11 @@ def main():
     numcodecs.blosc.use_threads = False
     row = len(LEVELS) * HEIGHT * WIDTH * 4
     size = row * options.times
-    print(f"{'GB/s of values':<12} {'threads':>7} {'stored':>7} {'files':>8} {'codec':>8} {'zarr':>8} {'rows':>8} {'samples':>8}")
+    print(f"{'GB/s of values':<12} {'threads':>7} {'stored':>7} {'files':>8} {'codec':>8} {'library':>8} {'zarr':>8} {'rows':>8} {'samples':>8} "
+          f"{'rows/lib':>8} {'samples/lib':>11}")
     for name in (*CODECS, "netcdf"):
         done = subprocess.run([options.program, options.folder / name, CHANNELS, str(options.rounds)], capture_output=True, text=True, check=True)
-        ours = {line[:32].strip(): float(line[32:]) for line in done.stdout.splitlines()}
+        ours = {line[:40].strip(): float(line[40:]) for line in done.stdout.splitlines()}
         is_netcdf = name == "netcdf"
         chunks = [options.folder / "netcdf/2000.nc"] if is_netcdf else sorted((options.folder / name / "geopotential").glob("[0-9]*"))
         stored = sum(path.stat().st_size for path in chunks)
@@ -148,8 +150,11 @@ def main():
                 theirs = rate(size, options.rounds, lambda: [None for _ in loader])
                 del loader
             label = f"{threads} thread{'s' if threads > 1 else ''}"
-            print(f"{name:<12} {threads:>7} {stored / size:>7.2f} {files:>8.2f} {codec:>8.2f} {theirs:>8.2f} "
-                  f"{ours['rows, ' + label]:>8.2f} {ours['samples, ' + label]:>8.2f}", flush=True)
+            print(f"{name:<12} {threads:>7} {stored / size:>7.2f} {files:>8.2f} {codec:>8.2f} "
+                  f"{ours.get('library, ' + label, float('nan')):>8.2f} {theirs:>8.2f} "
+                  f"{ours['rows, ' + label]:>8.2f} {ours['samples, ' + label]:>8.2f} "
+                  f"{ours.get('rows/library, processor, ' + label, float('nan')):>8.2f} "
+                  f"{ours.get('samples/library, processor, ' + label, float('nan')):>11.2f}", flush=True)
 
 
 main()
