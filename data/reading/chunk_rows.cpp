@@ -46,6 +46,12 @@ std::span<const char> check_sum(std::span<const char> stored, ChunkFilter filter
   return values;
 }
 
+void check_size(int64_t bytes, int64_t wanted) {
+  if (bytes != wanted) {
+    fail(str(bytes, " bytes of values, where the chunk has ", wanted));
+  }
+}
+
 int64_t decompress(ChunkFilter filter, std::span<const char> stored, char* to, int64_t space) {
   switch (filter) {
     case ChunkFilter::kDeflate:
@@ -257,9 +263,9 @@ void swap_bytes(char* values, int64_t bytes, int64_t item) {
   }
 }
 
-// The stored bytes of a chunk as values.
+// The stored bytes of a chunk as values, of all of which `decoded` is told.
 void read_chunk(const ChunkPlace& place, const ArrayLayout& layout, char* values, int64_t value_bytes,
-                TensorPool& buffers) {
+                TensorPool& buffers, const Decoded& decoded) {
   // No codec makes more of bytes that it cannot make fewer of; what does is no chunk, and may be of any size.
   const int64_t most_bytes = value_bytes + value_bytes / 8 + (int64_t{1} << 16);
   if (layout.storage == ArrayLayout::Storage::kChunkFiles && place.bytes > most_bytes) {
@@ -267,11 +273,32 @@ void read_chunk(const ChunkPlace& place, const ArrayLayout& layout, char* values
   }
   // For all chunks of a shape alike, however long they are: the pool would keep one for each.
   const at::Tensor stored = buffers.take({std::max<int64_t>({place.bytes, value_bytes, 1})}, at::kByte);
-  place.file->read(place.offset, stored.data_ptr(), place.bytes);
+  const std::span<char> bytes(static_cast<char*>(stored.data_ptr()), static_cast<size_t>(place.bytes));
+  const auto read = [&](int64_t offset, char* to, int64_t count) {
+    place.file->read(place.offset + offset, to, count);
+  };
+  const bool is_blosc = layout.filters == Shape{static_cast<int64_t>(ChunkFilter::kBlosc)} && place.mask == 0;
+  const bool tells_of_blocks = is_blosc && decoded && !layout.chunk_files.is_swapped;
+  if (!is_blosc) {
+    read(0, bytes.data(), place.bytes);
+  }
+  bool is_telling = false;
+  const auto tell = [&](int64_t first, int64_t count) {
+    is_telling = true;
+    decoded(first, count);
+    is_telling = false;
+  };
   try {
-    decode_chunk({static_cast<const char*>(stored.const_data_ptr()), static_cast<size_t>(place.bytes)},
-                 {layout.filters, place.mask, item_bytes(layout)}, values, value_bytes, buffers);
+    if (is_blosc) {
+      const Decoded of_block = tells_of_blocks ? Decoded(tell) : Decoded();
+      check_size(decompress_blosc(read, bytes, values, value_bytes, of_block), value_bytes);
+    } else {
+      decode_chunk(bytes, {layout.filters, place.mask, item_bytes(layout)}, values, value_bytes, buffers);
+    }
   } catch (const Error& error) {
+    if (is_telling) {
+      throw;
+    }
     const bool is_own_file = layout.storage == ArrayLayout::Storage::kChunkFiles;
     throw Error(error.error_class(),
                 str("the chunk of ", place.bytes, " bytes at byte ", place.offset,
@@ -281,10 +308,15 @@ void read_chunk(const ChunkPlace& place, const ArrayLayout& layout, char* values
   if (layout.chunk_files.is_swapped) {
     swap_bytes(values, value_bytes, item_bytes(layout));
   }
+  if (decoded && !tells_of_blocks) {
+    decoded(0, value_bytes);
+  }
 }
 
+// Adds to `told` of what `arrived` was told already.
 int64_t read_filtered(const ChunkPlace& place, const ArrayLayout& layout, std::span<const RowRead> rows,
-                      const std::vector<Run>& runs, TensorPool& buffers) {
+                      const std::vector<Run>& runs, TensorPool& buffers, const Arrived& arrived,
+                      std::vector<Run>& told) {
   const int64_t slice_bytes = num_elements(inner_dims(layout.chunk)) * item_bytes(layout);
   const int64_t value_bytes = layout.chunk.front() * slice_bytes;
   // A chunk that is all that is wanted goes to its place at once.
@@ -293,13 +325,39 @@ int64_t read_filtered(const ChunkPlace& place, const ArrayLayout& layout, std::s
   const at::Tensor decoded = is_whole ? at::Tensor() : buffers.take({value_bytes}, at::kByte);
   char* values =
       is_whole ? static_cast<char*>(rows.front().to) + runs.front().in_box : static_cast<char*>(decoded.data_ptr());
-  read_chunk(place, layout, values, value_bytes, buffers);
-  if (!is_whole) {
+  const auto tell = [&](int64_t first, int64_t count) { arrived(0, runs.front().in_box + first, count); };
+  read_chunk(place, layout, values, value_bytes, buffers, is_whole && arrived ? Decoded(tell) : Decoded());
+  if (is_whole) {
+    told.push_back(runs.front());
+  } else {
     for (const RowRead& row : rows) {
       copy_runs(runs, values + row.row % layout.chunk.front() * slice_bytes, static_cast<char*>(row.to));
     }
   }
   return place.bytes;
+}
+
+// Of the boxes of each row, but for what was told already of the only row.
+void tell_rest(const ArrayLayout& layout, size_t num_rows, std::span<const RowBox> boxes, std::vector<Run> told,
+               const Arrived& arrived) {
+  std::sort(told.begin(), told.end(), [](const Run& a, const Run& b) { return a.in_box < b.in_box; });
+  for (size_t row = 0; row < num_rows; ++row) {
+    for (const RowBox& box : boxes) {
+      int64_t begin = box.at * item_bytes(layout);
+      const int64_t end = begin + box.num_values() * item_bytes(layout);
+      for (const Run& run : told) {
+        if (run.in_box >= begin && run.in_box < end) {
+          if (run.in_box > begin) {
+            arrived(row, begin, run.in_box - begin);
+          }
+          begin = run.in_box + run.count;
+        }
+      }
+      if (begin < end) {
+        arrived(row, begin, end - begin);
+      }
+    }
+  }
 }
 
 template <class T>
@@ -404,9 +462,7 @@ void decode_chunk(std::span<const char> stored, const ChunkPipeline& pipeline, c
     }
     stored = {to, static_cast<size_t>(count)};
   }
-  if (static_cast<int64_t>(stored.size()) != num_value_bytes) {
-    fail(str(stored.size(), " bytes of values, where the chunk has ", num_value_bytes));
-  }
+  check_size(static_cast<int64_t>(stored.size()), num_value_bytes);
   if (stored.data() != values) {
     std::memcpy(values, stored.data(), stored.size());
   }
@@ -457,12 +513,13 @@ int64_t read_runs(const PosixFile& file, const ArrayLayout& layout, int64_t offs
 }
 
 int64_t read_chunks(const RowFile& file, const PosixFile* opened, std::span<const RowRead> rows,
-                    std::span<const RowBox> boxes, TensorPool& buffers) {
+                    std::span<const RowBox> boxes, TensorPool& buffers, const Arrived& arrived) {
   const ArrayLayout& layout = file.layout;
   const int64_t rows_per_chunk = layout.chunk.front();
   const int64_t slice_bytes = num_elements(inner_dims(layout.chunk)) * item_bytes(layout);
   const bool is_decoded = !layout.filters.empty() || layout.chunk_files.is_swapped;
   ChunkFinder finder(file, opened);
+  std::vector<Run> told;
   int64_t bytes = 0;
   for (const auto& [number, runs] : runs_of_chunks(layout, rows.front().row, boxes)) {
     const auto place = finder.find(number);
@@ -471,7 +528,7 @@ int64_t read_chunks(const RowFile& file, const PosixFile* opened, std::span<cons
       continue;
     }
     if (is_decoded) {
-      bytes += read_filtered(*place, layout, rows, runs, buffers);
+      bytes += read_filtered(*place, layout, rows, runs, buffers, arrived, told);
       continue;
     }
     if (place->bytes != rows_per_chunk * slice_bytes) {
@@ -482,6 +539,9 @@ int64_t read_chunks(const RowFile& file, const PosixFile* opened, std::span<cons
       const int64_t offset = place->offset + row.row % rows_per_chunk * slice_bytes;
       bytes += read_slice(*place->file, offset, runs, static_cast<char*>(row.to), buffers);
     }
+  }
+  if (arrived) {
+    tell_rest(layout, rows.size(), boxes, std::move(told), arrived);
   }
   return bytes;
 }
@@ -496,7 +556,7 @@ at::Tensor read_chunk_files(const RowFile& file) {
   for (int64_t number = 0; number < chunks; ++number) {
     char* const to = static_cast<char*>(values.data_ptr()) + number * chunk * item;
     if (const auto place = finder.find(static_cast<size_t>(number))) {
-      read_chunk(*place, layout, to, chunk * item, buffers);
+      read_chunk(*place, layout, to, chunk * item, buffers, {});
     } else {
       const RowRead row{0, 0, to};
       fill_rows(layout, {&row, 1}, {{0, 0, chunk * item}});

@@ -67,9 +67,10 @@ int64_t read_runs(const PosixFile& file, const ArrayLayout& layout, int64_t offs
                   int64_t piece_bytes, const std::function<void(int64_t, int64_t)>& arrived);
 
 /// Reads the boxes of rows of one file that lie in the same chunks, of which each is read (and decoded) once. `opened`
-/// is the file, but of kChunkFiles null. Returns the bytes read. Error(kBadData) names the chunk's place.
+/// is the file, but of kChunkFiles null. Returns the bytes read. Error(kBadData) names the chunk's place; what
+/// `arrived` throws passes.
 int64_t read_chunks(const RowFile& file, const PosixFile* opened, std::span<const RowRead> rows,
-                    std::span<const RowBox> boxes, TensorPool& buffers);
+                    std::span<const RowBox> boxes, TensorPool& buffers, const Arrived& arrived);
 
 /// All values of an array of one dim of kChunkFiles. Errors as read_chunks()'s.
 at::Tensor read_chunk_files(const RowFile& file);

@@ -18,6 +18,8 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "src/base/error.h"
 #include "src/base/text.h"
@@ -90,6 +92,72 @@ void check_match_lengths(std::span<const char> frame) {
   if (is_blosclz && std::search_n(frame.begin(), frame.end(), kTooMany, '\xff') != frame.end()) {
     fail_decoding(kBloscFrame, "a match is longer than a block can be");
   }
+}
+
+// The size that a frame tells of, which is not more than `space`; only the header is looked at.
+int64_t told_by_blosc(const void* frame, size_t stored_bytes, int64_t space) {
+  size_t count = 0;
+  if (blosc_cbuffer_validate(frame, stored_bytes, &count) < 0) {
+    fail_decoding(kBloscFrame, str("its header is not that of ", stored_bytes, " bytes"));
+  }
+  check_told_size(kBloscFrame, count, space);
+  return static_cast<int64_t>(count);
+}
+
+// To exactly `count` bytes, which are all or some of the `told` ones.
+void decompress_blosc_frame(std::span<const char> frame, char* to, int64_t count, int64_t told) {
+  check_match_lengths(frame);
+  // blosc_decompress() would share one context, and its lock, among all threads.
+  const int written = blosc_decompress_ctx(frame.data(), to, static_cast<size_t>(count), /*numinternalthreads=*/1);
+  if (written < 0 || written != count) {
+    fail_decoding(kBloscFrame, str("its blocks are not the ", told, " bytes that it tells of"));
+  }
+}
+
+// As Blosc 1 stores it (README_CHUNK_FORMAT.rst of c-blosc), little-endian. Behind it lies, unless the values do as
+// they are, the place of each block in the frame (32 bits).
+struct BloscHeader {
+  uint8_t version, codec_version, flags, item_bytes;
+  int32_t num_bytes, block_bytes, stored_bytes;
+};
+static_assert(sizeof(BloscHeader) == 16);
+constexpr uint8_t kBloscIsNotSplit = 0x10;
+
+// Blocks that lie together in a window are read together; smaller blocks than the least would cost more by their number
+// than the cache saves.
+constexpr int64_t kBloscWindow = int64_t{1} << 18;
+constexpr int32_t kLeastBloscBlock = 1 << 14;
+
+struct BloscBlock {
+  int64_t begin;   // in the frame
+  int64_t number;  // in the values
+};
+
+// In the order in which they are stored, which is another one where several threads wrote them. None where the frame
+// is not to be taken apart.
+std::vector<BloscBlock> blosc_blocks(const ReadStored& read, const BloscHeader& header) {
+  if (std::endian::native != std::endian::little || (header.flags & BLOSC_MEMCPYED) != 0 ||
+      header.block_bytes < kLeastBloscBlock || header.block_bytes % 8 != 0) {
+    return {};
+  }
+  const int64_t count = (int64_t{header.num_bytes} + header.block_bytes - 1) / header.block_bytes;
+  const auto table_end = static_cast<int64_t>(sizeof(header)) + count * static_cast<int64_t>(sizeof(int32_t));
+  if (table_end > header.stored_bytes) {
+    return {};
+  }
+  std::vector<int32_t> starts(static_cast<size_t>(count));
+  read(sizeof(header), reinterpret_cast<char*>(starts.data()), table_end - static_cast<int64_t>(sizeof(header)));
+  std::vector<BloscBlock> blocks;
+  for (const int32_t start : starts) {
+    if (start < table_end || start > header.stored_bytes) {
+      return {};
+    }
+    blocks.push_back({start, static_cast<int64_t>(blocks.size())});
+  }
+  std::sort(blocks.begin(), blocks.end(), [](const BloscBlock& a, const BloscBlock& b) {
+    return std::pair(a.begin, a.number) < std::pair(b.begin, b.number);
+  });
+  return blocks;
 }
 
 // Table k has the remainder of each byte that k more bytes follow: eight look-ups advance by eight bytes ("slicing").
@@ -211,18 +279,60 @@ int64_t decompress_lz4_hdf5(std::span<const char> stored, char* to, int64_t spac
 }
 
 int64_t decompress_blosc(std::span<const char> stored, char* to, int64_t space) {
-  size_t count = 0;
-  if (blosc_cbuffer_validate(stored.data(), stored.size(), &count) < 0) {
-    fail_decoding(kBloscFrame, str("its header is not that of ", stored.size(), " bytes"));
+  const int64_t count = told_by_blosc(stored.data(), stored.size(), space);
+  decompress_blosc_frame(stored, to, count, count);
+  return count;
+}
+
+int64_t decompress_blosc(const ReadStored& read, std::span<char> stored, char* to, int64_t space,
+                         const Decoded& decoded) {
+  const auto stored_bytes = static_cast<int64_t>(stored.size());
+  BloscHeader header{};
+  read(0, reinterpret_cast<char*>(&header), std::min<int64_t>(stored_bytes, sizeof(header)));
+  const int64_t count = told_by_blosc(&header, stored.size(), space);
+  const auto blocks = blosc_blocks(read, header);
+  if (blocks.size() < 2) {
+    read(0, stored.data(), stored_bytes);
+    decompress_blosc_frame(stored, to, count, count);
+    if (decoded) {
+      decoded(0, count);
+    }
+    return count;
   }
-  check_told_size(kBloscFrame, count, space);
-  check_match_lengths(stored);
-  // blosc_decompress() would share one context, and its lock, among all threads.
-  const int written = blosc_decompress_ctx(stored.data(), to, count, /*numinternalthreads=*/1);
-  if (written < 0 || static_cast<size_t>(written) != count) {
-    fail_decoding(kBloscFrame, str("its blocks are not the ", count, " bytes that it tells of"));
+  // Each block becomes a frame of its own, whose header overwrites the end of the block before it.
+  constexpr int64_t kHead = sizeof(BloscHeader) + sizeof(int32_t);
+  char* const first = stored.data() + kHead;
+  int64_t window_begin = 0, window_end = 0;
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    const auto end_of = [&](size_t block) {
+      return block + 1 < blocks.size() ? blocks[block + 1].begin : stored_bytes;
+    };
+    if (blocks[i].begin >= window_end) {
+      window_begin = blocks[i].begin;
+      window_end = end_of(i);
+      for (size_t next = i + 1; next < blocks.size() && end_of(next) - window_begin <= kBloscWindow; ++next) {
+        window_end = end_of(next);
+      }
+      read(window_begin, first, window_end - window_begin);
+    }
+    const int64_t at = blocks[i].number * int64_t{header.block_bytes};
+    BloscHeader own = header;
+    own.num_bytes = std::min(header.block_bytes, static_cast<int32_t>(count - at));
+    if (own.num_bytes < header.block_bytes) {  // the last block is never split
+      own.block_bytes = own.num_bytes;
+      own.flags |= kBloscIsNotSplit;
+    }
+    own.stored_bytes = static_cast<int32_t>(kHead + end_of(i) - blocks[i].begin);
+    char* const frame = first + blocks[i].begin - window_begin - kHead;
+    std::memcpy(frame, &own, sizeof(own));
+    const auto start = static_cast<int32_t>(kHead);
+    std::memcpy(frame + sizeof(own), &start, sizeof(start));
+    decompress_blosc_frame({frame, static_cast<size_t>(own.stored_bytes)}, to + at, own.num_bytes, count);
+    if (decoded) {
+      decoded(at, own.num_bytes);
+    }
   }
-  return static_cast<int64_t>(count);
+  return count;
 }
 
 uint32_t crc32c(std::span<const char> bytes) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 
 namespace vit_hybrid::data {
@@ -25,6 +26,19 @@ int64_t decompress_lz4_hdf5(std::span<const char> stored, char* to, int64_t spac
 
 /// A frame of Blosc 1, as Zarr's codec 'blosc' and HDF5's filter 32001 store it.
 int64_t decompress_blosc(std::span<const char> stored, char* to, int64_t space);
+
+/// Puts `count` bytes of what is stored, from `offset` on, to `to`.
+using ReadStored = std::function<void(int64_t offset, char* to, int64_t count)>;
+
+/// Told of bytes [first, first + count) once they are decoded; each byte once, runs of 8 bytes not cut. It may change
+/// them. May be empty.
+using Decoded = std::function<void(int64_t first, int64_t count)>;
+
+/// The same of a frame that is read while it is decoded, so that each block is in the cache from its reading until
+/// `decoded` has seen it. `stored` is room for all of the frame, and is written. What `read` and `decoded` throw
+/// passes.
+int64_t decompress_blosc(const ReadStored& read, std::span<char> stored, char* to, int64_t space,
+                         const Decoded& decoded);
 
 /// The checksum CRC-32C (Castagnoli's polynomial; RFC 3720, appendix B.4).
 uint32_t crc32c(std::span<const char> bytes);

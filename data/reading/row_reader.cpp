@@ -120,14 +120,10 @@ void DirectRowReader::read(std::span<const RowRead> rows, std::span<const RowBox
         continue;
       }
       const auto same = rows.subspan(i, count_same_chunks(rows, i, where.layout.chunk.front()));
-      bytes_read_ += read_chunks(where, file.get(), same, boxes, *buffers_);
-      for (const size_t end = i + same.size(); i < end; ++i) {
-        for (const RowBox& box : boxes) {
-          if (arrived) {
-            arrived(i, box.at * item, box.num_values() * item);
-          }
-        }
-      }
+      const auto arrived_of_same = [&](size_t read, int64_t first, int64_t count) { arrived(i + read, first, count); };
+      bytes_read_ +=
+          read_chunks(where, file.get(), same, boxes, *buffers_, arrived ? Arrived(arrived_of_same) : Arrived());
+      i += same.size();
     } catch (const Error& error) {
       if (error.message().starts_with(str(where.path, ": dataset"))) {
         throw;  // it says already where

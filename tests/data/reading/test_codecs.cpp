@@ -1,5 +1,6 @@
 // Codecs: bytes that numcodecs and the zstd program made, bytes cut, changed and too long, and CRC-32C by its
 // definition.
+#include <blosc.h>
 #include <doctest/doctest.h>
 #include <lz4.h>
 
@@ -66,6 +67,8 @@ Text lz4_hdf5_frame(const Text& bytes, size_t block_bytes) {
 
 using Decoder = int64_t (*)(std::span<const char>, char*, int64_t);
 
+int64_t decompress_blosc_by_blocks(std::span<const char> stored, char* to, int64_t space);
+
 struct Example {
   Text name;
   const char* error;
@@ -105,7 +108,8 @@ std::vector<Example> examples() {
           {"LZ4", "corrupt LZ4 block", decompress_lz4, lz4, 0, 4},
           {"LZ4 of HDF5", "corrupt LZ4 block", decompress_lz4_hdf5, lz4_hdf5_frame(plain_bytes(), 80), 0, 16},
           {"Blosc, lz4", "corrupt Blosc frame", decompress_blosc, blosc_lz4, 4, 16},
-          {"Blosc, zstd", "corrupt Blosc frame", decompress_blosc, blosc_zstd, 4, 16}};
+          {"Blosc, zstd", "corrupt Blosc frame", decompress_blosc, blosc_zstd, 4, 16},
+          {"Blosc, a block", "corrupt Blosc frame", decompress_blosc_by_blocks, blosc_lz4, 4, 16}};
 }
 
 // What decoding gives, or the message of its error; nothing may be written behind `space`.
@@ -126,6 +130,67 @@ Text outcome(const Example& example, const Text& stored, int64_t space) {
   CHECK(std::count(room.begin() + space, room.end(), '\x5a') == kGuard);
   return result;
 }
+
+// As the values of a file are decoded: read in parts, and told of in parts, of which each byte has to come once.
+int64_t blosc_by_blocks(std::span<const char> stored, char* to, int64_t space, int64_t* largest_read) {
+  std::vector<char> room(stored.size());
+  std::vector<int> times(static_cast<size_t>(space), 0);
+  const auto read = [&](int64_t offset, char* place, int64_t count) {
+    REQUIRE(offset >= 0);
+    REQUIRE(count >= 0);
+    REQUIRE(offset + count <= std::ssize(stored));
+    std::copy_n(stored.begin() + offset, count, place);
+    *largest_read = std::max(*largest_read, count);
+  };
+  const auto told = [&](int64_t first, int64_t count) {
+    for (int64_t i = first; i < first + count; ++i) {
+      ++times[static_cast<size_t>(i)];
+    }
+  };
+  const int64_t count = decompress_blosc(read, room, to, space, told);
+  CHECK(std::count(times.begin(), times.begin() + count, 1) == count);
+  CHECK(std::count(times.begin() + count, times.end(), 0) == space - count);
+  return count;
+}
+
+int64_t decompress_blosc_by_blocks(std::span<const char> stored, char* to, int64_t space) {
+  int64_t largest_read = 0;
+  return blosc_by_blocks(stored, to, space, &largest_read);
+}
+
+// Smooth in every byte of an item, or noise that no codec makes smaller.
+Text some_values(size_t count, size_t item, bool is_noise) {
+  Text bytes(count, '\0');
+  uint32_t state = 1;
+  for (size_t i = 0; i < count; ++i) {
+    state = state * 1664525 + 1013904223;
+    const size_t smooth = i / item / (17 + 100 * (i % item));
+    bytes[i] = static_cast<char>(is_noise || i % 97 == 0 ? state >> 24 : smooth);
+  }
+  return bytes;
+}
+
+Text blosc_frame(const Text& bytes, int shuffle, size_t item, const char* codec, size_t block_bytes, int threads) {
+  Text frame(bytes.size() + BLOSC_MAX_OVERHEAD, '\0');
+  const int size = blosc_compress_ctx(5, shuffle, item, bytes.size(), bytes.data(), frame.data(), frame.size(), codec,
+                                      block_bytes, threads);
+  REQUIRE(size > 0);
+  frame.resize(static_cast<size_t>(size));
+  return frame;
+}
+
+int32_t number_at(const Text& frame, size_t place) {
+  int32_t number = 0;
+  std::memcpy(&number, frame.data() + place, sizeof(number));
+  return number;
+}
+
+void set_number(Text& frame, size_t place, int32_t number) {
+  std::memcpy(frame.data() + place, &number, sizeof(number));
+}
+
+constexpr int32_t kBlockBytes = 1 << 16;
+constexpr size_t kBloscTable = 16;
 
 }  // namespace
 
@@ -196,6 +261,98 @@ TEST_CASE("codecs: a match of BloscLZ whose length overflows an int") {
   const Text frame = from_hex("02011001") + number(64) + number(64) + number(24 + match.size()) + number(20) +
                      number(match.size()) + match;
   CHECK(contains(outcome({"", "", decompress_blosc, {}, 0, 0}, frame, 64), "a match is longer than a block can be"));
+}
+
+TEST_CASE("codecs: Blosc's blocks one by one, whatever their size, order and codec") {
+  for (const size_t count : {size_t{100}, size_t{1 << 16}, size_t{1 << 17}, size_t{(1 << 17) + 8}, size_t{700'003}}) {
+    for (const size_t item : {1, 2, 3, 4, 8, 16}) {
+      for (const int shuffle : {BLOSC_NOSHUFFLE, BLOSC_SHUFFLE, BLOSC_BITSHUFFLE}) {
+        for (const char* const codec : {"blosclz", "lz4", "zstd"}) {
+          for (const size_t block_bytes : {size_t{0}, size_t{1000}, size_t{kBlockBytes}, size_t{600'000}}) {
+            CAPTURE(count);
+            CAPTURE(item);
+            CAPTURE(shuffle);
+            CAPTURE(codec);
+            CAPTURE(block_bytes);
+            const Text values = some_values(count, item, false);
+            const Text frame =
+                blosc_frame(values, shuffle, item, codec, block_bytes, block_bytes == kBlockBytes ? 4 : 1);
+            const Example example{"", "", decompress_blosc_by_blocks, frame, 0, 0};
+            CHECK(outcome(example, frame, static_cast<int64_t>(count)) == values);
+            CHECK(outcome(example, frame, static_cast<int64_t>(count) + 7) == values);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("codecs: a frame of Blosc is read in parts where it has blocks, else at once") {
+  const auto largest_read = [](const Text& values, const Text& frame) {
+    int64_t largest = 0;
+    Text decoded(values.size(), '\0');
+    CHECK(blosc_by_blocks(frame, decoded.data(), std::ssize(decoded), &largest) == std::ssize(values));
+    CHECK(decoded == values);
+    return largest;
+  };
+  const Text values = some_values(4 << 20, 4, false), noise = some_values(4 << 20, 4, true);
+  const Text blocks = blosc_frame(values, BLOSC_NOSHUFFLE, 4, "lz4", kBlockBytes, 1);
+  REQUIRE(blocks.size() > 1 << 19);
+  CHECK(largest_read(values, blocks) <= 1 << 18);
+  const Text stored_as_they_are = blosc_frame(noise, BLOSC_SHUFFLE, 4, "lz4", kBlockBytes, 1);
+  CHECK((static_cast<unsigned char>(stored_as_they_are[2]) & BLOSC_MEMCPYED) != 0);
+  CHECK(largest_read(noise, stored_as_they_are) == std::ssize(stored_as_they_are));
+  const Text large = blosc_frame(values, BLOSC_SHUFFLE, 4, "lz4", 1 << 20, 1);
+  CHECK(largest_read(values, large) < std::ssize(large) / 2);
+}
+
+TEST_CASE("codecs: blocks of Blosc in another order, in each other, and outside of the frame") {
+  constexpr int32_t kSplitBlock = 2 * kBlockBytes;  // one part for each byte of an item
+  const Text values = some_values(5 * kSplitBlock + 1000, 2, false);
+  const auto space = std::ssize(values);
+  const Text frame = blosc_frame(values, BLOSC_SHUFFLE, 2, "lz4", kBlockBytes, 1);
+  REQUIRE(number_at(frame, 8) == kSplitBlock);
+  const Example by_blocks{"", "", decompress_blosc_by_blocks, {}, 0, 0}, whole{"", "", decompress_blosc, {}, 0, 0};
+  REQUIRE(outcome(by_blocks, frame, space) == values);
+
+  // As several threads write them: the first two blocks have changed places.
+  Text turned = frame;
+  const int32_t first = number_at(frame, kBloscTable), second = number_at(frame, kBloscTable + 4),
+                third = number_at(frame, kBloscTable + 8);
+  std::rotate(turned.begin() + first, turned.begin() + second, turned.begin() + third);
+  set_number(turned, kBloscTable, first + third - second);
+  set_number(turned, kBloscTable + 4, first);
+  CHECK(turned != frame);
+  CHECK(outcome(by_blocks, turned, space) == values);
+
+  for (size_t block = 0; block < 6; ++block) {
+    const size_t place = kBloscTable + 4 * block;
+    const int32_t next = block < 5 ? number_at(frame, place + 4) : first;
+    const auto size = static_cast<int32_t>(frame.size());
+    for (const int32_t start : {0, 16, 39, size - 3, size, size + 1, INT32_MAX, INT32_MIN, -1, next}) {
+      CAPTURE(block);
+      CAPTURE(start);
+      Text changed = frame;
+      set_number(changed, place, start);
+      CHECK(contains(outcome(by_blocks, changed, space), "corrupt Blosc frame"));
+    }
+    for (int32_t by = -3; by <= 3; ++by) {  // values or an error, nothing else
+      Text changed = frame;
+      set_number(changed, place, number_at(frame, place) + by);
+      const Text result = outcome(by_blocks, changed, space);
+      CHECK((result.size() == values.size() || contains(result, "corrupt Blosc frame")));
+    }
+  }
+  for (size_t bit = 0; bit < 8 * (kBloscTable + 24 + 8); ++bit) {
+    CAPTURE(bit);
+    Text changed = frame;
+    changed[bit / 8] = static_cast<char>(changed[bit / 8] ^ 1 << bit % 8);
+    const Text result = outcome(by_blocks, changed, space);
+    CHECK((result.size() == values.size() || contains(result, "corrupt Blosc frame")));
+    if (bit / 8 < kBloscTable) {
+      CHECK(result == outcome(whole, changed, space));
+    }
+  }
 }
 
 TEST_CASE("codecs: CRC-32C") {

@@ -1,8 +1,10 @@
 // Boxes as runs, and rows read by pread from contiguous and chunked layouts, against arrays indexed element by element.
+#include <blosc.h>
 #include <doctest/doctest.h>
 
 #include <numeric>
 #include <thread>
+#include <utility>
 
 #include "data/hdf5/hdf5_layout.h"
 #include "data/reading/box_runs.h"
@@ -53,6 +55,29 @@ RowFile write_chunked(const std::string& path, const std::vector<float>& values,
     out.write(offset, bytes.data(), chunk_size * 4);
     file.layout.chunk_offsets.push_back(offset);
   }
+  return file;
+}
+
+// The same, each chunk a frame of Blosc of several blocks.
+RowFile with_blosc(RowFile file, const std::string& path, size_t block_bytes) {
+  const int64_t chunk_bytes = num_elements(file.layout.chunk) * 4;
+  const PosixFile in(file.path, PosixFile::Access::kRead);
+  PosixFile out(path, PosixFile::Access::kCreate);
+  int64_t end = 11;
+  for (int64_t& offset : file.layout.chunk_offsets) {
+    std::vector<char> values(static_cast<size_t>(chunk_bytes)), frame(values.size() + BLOSC_MAX_OVERHEAD);
+    in.read(offset, values.data(), chunk_bytes);
+    const int64_t size = blosc_compress_ctx(5, BLOSC_SHUFFLE, 4, values.size(), values.data(), frame.data(),
+                                            frame.size(), "lz4", block_bytes, 1);
+    REQUIRE(size > 0);
+    out.write(end, frame.data(), size);
+    file.layout.chunk_bytes.push_back(size);
+    file.layout.chunk_masks.push_back(0);
+    offset = std::exchange(end, end + size);
+  }
+  file.path = path;
+  file.layout.storage = ArrayLayout::Storage::kFiltered;
+  file.layout.filters = {static_cast<int64_t>(ChunkFilter::kBlosc)};
   return file;
 }
 
@@ -118,6 +143,62 @@ TEST_CASE("row reader: chunks of any shape give the rows of the array") {
       CHECK(got == std::vector<float>(values.begin() + row * 15, values.begin() + (row + 1) * 15));
     }
   }
+}
+
+TEST_CASE("row reader: it tells of each byte of the boxes once, in their final place") {
+  const testing::ScratchFolder folder;
+  const Shape shape = {4, 3, 20'000};
+  const auto values = counted(num_elements(shape));
+  const std::vector<std::vector<RowBox>> wanted = {{{{0, 0}, {3, 20'000}, 0}},
+                                                   {{{1, 0}, {2, 20'000}, 5}},
+                                                   {{{0, 7}, {3, 11'000}, 0}},
+                                                   {{{2, 0}, {1, 20'000}, 0}, {{0, 5}, {1, 9'000}, 20'000}},
+                                                   {{{1, 3}, {1, 5}, 0}, {{0, 0}, {1, 20'000}, 9}}};
+  for (const Shape& chunk : {Shape{1, 3, 20'000}, {1, 1, 20'000}, {2, 3, 20'000}, {1, 2, 20'000}, {1, 1, 16'000}}) {
+    const RowFile plain = write_chunked(folder.file("plain"), values, shape, chunk);
+    for (const RowFile& file : {plain, with_blosc(plain, folder.file("blosc"), 1 << 14)}) {
+      DirectRowReader reader({file});
+      for (const auto& boxes : wanted) {
+        CAPTURE(chunk[0]);
+        CAPTURE(chunk[1]);
+        CAPTURE(boxes.size());
+        std::vector<std::vector<float>> got(4, std::vector<float>(60'000, -1.0f)), expected = got;
+        std::vector<RowRead> rows;
+        for (int64_t row = 0; row < 4; ++row) {
+          rows.push_back({0, row, got[static_cast<size_t>(row)].data()});
+          for (const RowBox& box : boxes) {
+            for (int64_t i = 0; i < box.num_values(); ++i) {
+              const int64_t j = box.start[0] + i / box.size[1], k = box.start[1] + i % box.size[1];
+              expected[static_cast<size_t>(row)][static_cast<size_t>(box.at + i)] =
+                  2.0f * values[static_cast<size_t>((row * 3 + j) * 20'000 + k)];
+            }
+          }
+        }
+        reader.read(rows, boxes, [&](size_t read, int64_t first, int64_t count) {
+          REQUIRE(first % 4 == 0);
+          REQUIRE(count % 4 == 0);
+          for (int64_t i = first / 4; i < (first + count) / 4; ++i) {
+            got[read][static_cast<size_t>(i)] *= 2.0f;
+          }
+        });
+        CHECK((got == expected));
+      }
+    }
+  }
+}
+
+TEST_CASE("row reader: what is thrown by whom it tells passes as it is") {
+  const testing::ScratchFolder folder;
+  const RowFile plain = write_chunked(folder.file("plain"), counted(60'000), {1, 1, 60'000}, {1, 1, 60'000});
+  const RowFile file = with_blosc(plain, folder.file("blosc"), 1 << 14);
+  DirectRowReader reader({file});
+  const RowBox whole = RowBox::whole(file.layout);
+  std::vector<float> got(60'000);
+  const std::string message = file.path + ": dataset 'x' is not finite";
+  CHECK_THROWS_WITH_AS(
+      reader.read(std::vector<RowRead>{{0, 0, got.data()}}, {&whole, 1},
+                  [&](size_t, int64_t, int64_t) { throw Error(ErrorClass::kBadData, message, "repair"); }),
+      Error(ErrorClass::kBadData, message, "repair").what(), Error);
 }
 
 TEST_CASE("row reader: more files than stay open, read by several threads at once") {
