@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <map>
@@ -72,14 +73,18 @@ int64_t decompress(ChunkFilter filter, std::span<const char> stored, char* to, i
   fail(str("filter ", static_cast<int64_t>(filter), " is not known"));
 }
 
-VH_VERSIONS void join_four(const char* shuffled, int64_t count, char* values) {
+template <class Word>
+VH_VERSIONS void join_words(const char* shuffled, int64_t count, char* values) {
+  constexpr auto kBytes = static_cast<int64_t>(sizeof(Word));
   const auto* in = reinterpret_cast<const unsigned char*>(shuffled);
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) {
-    const uint32_t value = static_cast<uint32_t>(in[i]) | static_cast<uint32_t>(in[i + count]) << 8 |
-                           static_cast<uint32_t>(in[i + 2 * count]) << 16 |
-                           static_cast<uint32_t>(in[i + 3 * count]) << 24;
-    std::memcpy(values + 4 * i, &value, sizeof(value));
+    Word value = 0;
+#pragma GCC unroll 8
+    for (int64_t k = 0; k < kBytes; ++k) {
+      value = static_cast<Word>(value | static_cast<Word>(in[i + k * count]) << (8 * k));
+    }
+    std::memcpy(values + kBytes * i, &value, sizeof(value));
   }
 }
 
@@ -388,9 +393,13 @@ Shape inner_dims(const Shape& shape) {
 
 void unshuffle(std::span<const char> shuffled, int64_t item_bytes, char* values) {
   const auto count = static_cast<int64_t>(shuffled.size()) / item_bytes;
-  const uint32_t probe = 1;
-  if (item_bytes == 4 && *reinterpret_cast<const unsigned char*>(&probe) == 1) {  // little-endian machines
-    join_four(shuffled.data(), count, values);
+  constexpr bool is_little = std::endian::native == std::endian::little;
+  if (is_little && item_bytes == 2) {
+    join_words<uint16_t>(shuffled.data(), count, values);
+  } else if (is_little && item_bytes == 4) {
+    join_words<uint32_t>(shuffled.data(), count, values);
+  } else if (is_little && item_bytes == 8) {
+    join_words<uint64_t>(shuffled.data(), count, values);
   } else {
     for (int64_t k = 0; k < item_bytes; ++k) {
       for (int64_t i = 0; i < count; ++i) {
