@@ -60,13 +60,6 @@ void require_points(const RowFile& file, const Grid& grid, const std::vector<int
   fail_static_field(file, str("has ", grid_text(array.grid), ", the data have ", grid_text(grid)), hint);
 }
 
-std::unique_ptr<RowReader> reader_of(const RowFile& file) {
-  if (file.layout.storage == ArrayLayout::Storage::kOpaque) {
-    return make_independent_row_reader({file});
-  }
-  return std::make_unique<DirectRowReader>(std::vector{file});
-}
-
 // [H, W], each value finite, not all the same.
 at::Tensor read_field(const RowFile& file) {
   const at::Tensor field = read_static_values(file);
@@ -122,9 +115,16 @@ bool is_mask(const std::string& name) {
 
 }  // namespace
 
-at::Tensor read_static_values(const RowFile& file) {
+std::unique_ptr<RowReader> array_reader(const RowFile& file) {
   require_readable(file.layout, str(file.path, ": dataset '", shown(file.layout.name), "'"));
-  return read_static_field(file.layout, *reader_of(file));
+  if (file.layout.storage == ArrayLayout::Storage::kOpaque) {
+    return make_independent_row_reader({file});
+  }
+  return std::make_unique<DirectRowReader>(std::vector{file});
+}
+
+at::Tensor read_static_values(const RowFile& file) {
+  return read_static_field(file.layout, *array_reader(file));
 }
 
 int64_t num_static_channels(const std::string& name) {

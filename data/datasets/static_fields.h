@@ -27,6 +27,9 @@ struct StaticFields {
 StaticFields read_static_fields(const std::string& path, const std::vector<std::string>& names,
                                 const std::string& variables, const Grid& grid, const std::vector<int64_t>& shape);
 
+/// The reader of one array alone, by HDF5 where nothing else can (main thread). Errors as require_readable()'s.
+std::unique_ptr<RowReader> array_reader(const RowFile& file);
+
 /// The values of an array of inspect_static_fields() of `file`: [latitudes, longitudes] float32, unpacked, NaN where
 /// they are missing. On one process alone. Errors as require_readable()'s and the readers'.
 at::Tensor read_static_values(const RowFile& file);

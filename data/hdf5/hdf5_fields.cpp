@@ -133,10 +133,10 @@ ArrayLayout inspect_hdf5_variable(const std::string& path, const FieldVariable& 
   return layout;
 }
 
-StoredTimes hdf5_times(const std::string& path, const std::string& dataset) {
+StoredTimes hdf5_times(const std::string& path, const std::string& dataset, size_t dim) {
   const Hdf5CrashGuard guard(path);
   const Hid file = hdf5_open_file(path);
-  return hdf5_scale_values(hdf5_open_dataset(file.get(), path, dataset).get(), 0);
+  return hdf5_scale_values(hdf5_open_dataset(file.get(), path, dataset).get(), dim);
 }
 
 }  // namespace vit_hybrid::data

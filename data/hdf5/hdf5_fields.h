@@ -17,7 +17,7 @@ std::vector<FieldVariable> hdf5_field_variables(const std::string& path);
 /// values are not packed by CF's rules.
 ArrayLayout inspect_hdf5_variable(const std::string& path, const FieldVariable& variable, bool is_whole);
 
-/// The times of the rows of a dataset, of its first scale that has a number for each.
-StoredTimes hdf5_times(const std::string& path, const std::string& dataset);
+/// The times of the rows of a dataset, or the coordinate of another dim, of its first scale that has a number for each.
+StoredTimes hdf5_times(const std::string& path, const std::string& dataset, size_t dim = 0);
 
 }  // namespace vit_hybrid::data

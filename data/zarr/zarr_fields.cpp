@@ -476,10 +476,10 @@ ArrayLayout ZarrFields::inspect(const FieldVariable& variable, bool is_whole, co
   return layout;
 }
 
-StoredTimes ZarrFields::times_of(const std::string& name) const {
+StoredTimes ZarrFields::times_of(const std::string& name, size_t dim) const {
   const ZarrArray* const array = find(name);
   VH_ASSERT(array != nullptr, name);
-  const ZarrArray* const times = coordinate(*array, 0);
+  const ZarrArray* const times = coordinate(*array, dim);
   return times == nullptr ? StoredTimes{}
                           : StoredTimes{values_of(*times), text_attribute(*times, "units"),
                                         text_attribute(*times, "calendar"), text_attribute(*times, kSimulation)};

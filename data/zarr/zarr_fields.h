@@ -32,8 +32,8 @@ class ZarrFields {
   /// the metadata give, for coordinates that are none, and for attributes that are not CF's.
   ArrayLayout inspect(const FieldVariable& variable, bool is_whole, const std::string& dates = {}) const;
 
-  /// Of the array of this name, which inspect() has described.
-  StoredTimes times_of(const std::string& name) const;
+  /// The coordinate of the rows of the array of this name, or of another dim; empty where it has none.
+  StoredTimes times_of(const std::string& name, size_t dim = 0) const;
 
   /// All arrays, also those of one dim and those that are refused.
   const std::vector<ZarrArray>& arrays() const { return store_.arrays; }

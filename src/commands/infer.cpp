@@ -102,8 +102,9 @@ options::OptionTable table_of(EvaluateOptions& chosen) {
              .value = options::text(chosen.leads.climatology, "file"),
              .help =
                  "What anomalies at these leads are against: a file or store with a row for each day of a leap year "
-                 "at each hour of the data (data stats --climatology); without it --time-means, else climatology.nc or "
-                 "time_means.npy of --stats, where they are there."});
+                 "at each hour of the data (data stats --climatology), or one of WeatherBench 2, whose variables have the dims "
+                 "hour and dayofyear; without it --time-means, else climatology.nc or time_means.npy of --stats, where "
+                 "they are there."});
   table.add({.name = "predictions",
              .value = options::text(chosen.predictions.path, "file"),
              .help = "CSV or HDF5 file (.csv, .h5) for what a classifier predicts of each image: class and "

@@ -9,11 +9,13 @@ against time means and against a climatology by day and hour; it is the same in 
 xarray opens where it is installed.
 """
 import datetime
+import itertools
 import json
 import math
 import pathlib
 import sys
 import tempfile
+import zlib
 
 import h5py
 import numpy
@@ -28,6 +30,23 @@ LEADS = [6, 18, 24]
 LAYOUTS = {2: ["--dp 2", "--tp 2", "--pp 2"], 3: ["--dp 3"], 4: ["--dp 2 --tp 2", "--tp 2 --pp 2"], 8: ["--dp 2 --tp 2 --pp 2"]}
 GAP = 12  # the row that the gap is before
 SCORES = ["bias", "rmse", "acc", "activity", "climatology_rmse", "persistence_rmse", "persistence_acc"]
+
+
+def write_zarr(store, arrays):
+    """A store of version 2 of {name: (dims, values)}; what has days is chunked by hour and half a year."""
+    store.mkdir()
+    (store / ".zgroup").write_text('{"zarr_format": 2}')
+    for name, (dims, values) in arrays.items():
+        chunk = [1, 183, *values.shape[2:]] if dims[:2] == ["hour", "dayofyear"] else list(values.shape)
+        folder = store / name
+        folder.mkdir()
+        (folder / ".zarray").write_text(json.dumps(
+            {"zarr_format": 2, "shape": list(values.shape), "chunks": chunk, "dtype": values.dtype.str, "order": "C",
+             "compressor": {"id": "zlib", "level": 1}, "filters": None, "fill_value": None}))
+        (folder / ".zattrs").write_text(json.dumps({"_ARRAY_DIMENSIONS": dims}))
+        for index in itertools.product(*(range(size // part) for size, part in zip(values.shape, chunk))):
+            part = values[tuple(slice(i * size, (i + 1) * size) for i, size in zip(index, chunk))]
+            (folder / ".".join(map(str, index))).write_bytes(zlib.compress(part.tobytes(), 1))
 
 
 class Scores(Trial):
@@ -61,10 +80,46 @@ class Scores(Trial):
             time.attrs["units"] = "hours since 1900-01-01"
             time.make_scale("time")
             data.dims[0].attach_scale(time)
+        self.write_turned(fields[:, [2, 0, 1, 3]].astype("f4"), file_of="days.nc")
+        self.write_by_hour(fields.astype("f4").reshape(366, 4, *shape[1:]))
         key = {(row.timetuple().tm_yday, row.hour): i for i, row in enumerate(rows)}
         of_row = lambda hour: begin + datetime.timedelta(hours=float(hour))
         keys = [key[(of_row(hour).timetuple().tm_yday, of_row(hour).hour)] for hour in self.hours]
         return fields.astype("f4").astype("f8")[keys][:, [0, 1, 3]]
+
+    def write_turned(self, fields, file_of):
+        """The same, from the south to the north."""
+        with h5py.File(self.folder / file_of) as of, h5py.File(self.folder / "turned.nc", "w") as file:
+            of.copy("time", file)
+            data = file.create_dataset("fields", data=fields[:, :, ::-1])
+            data.attrs["channels"] = of["fields"].attrs["channels"]
+            data.dims[0].attach_scale(file["time"])
+            file["latitude"] = self.latitudes[::-1]
+
+    def write_by_hour(self, fields):
+        """The same with the dims and names of WeatherBench 2, `fields` (day, hour, channel, latitude, longitude): a Zarr store
+        (hour, dayofyear, level, longitude, latitude), one without the hour 18, and NetCDF-4 with days first and turned
+        latitudes."""
+        u, z, _, tcwv = numpy.moveaxis(fields.swapaxes(0, 1), 2, 0)
+        levels = numpy.stack([0 * z, z], 2)
+        points = {"hour": numpy.arange(0, 24, 6), "dayofyear": numpy.arange(1, 367), "level": numpy.array([50, 500]),
+                  "longitude": numpy.arange(WIDTH) * 360 / WIDTH, "latitude": self.latitudes}
+        dims = ["hour", "dayofyear", "longitude", "latitude"]
+        turn = lambda values: values.swapaxes(-1, -2)
+        variables = {"10m_u_component_of_wind": (dims, turn(u)), "total_column_water_vapour": (dims, turn(tcwv)),
+                     "geopotential": ([*dims[:2], "level", *dims[2:]], turn(levels)), "geopotential_std": (dims[:2], u[:, :, 0, 0])}
+        for store, hours in (("by-hour.zarr", 4), ("coarse.zarr", 3)):
+            cut = {name: (of, values[:hours] if of[0] == "hour" else values) for name, (of, values) in variables.items()}
+            write_zarr(self.folder / store, {**cut, **{name: ([name], values[:hours] if name == "hour" else values)
+                                                       for name, values in points.items()}})
+        with h5py.File(self.folder / "by-hour.nc", "w") as file:
+            for name, values in points.items():
+                file[name] = values[::-1] if name == "latitude" else values
+                file[name].make_scale(name)
+            for name, values in (("u10", u), ("tcwv", tcwv), ("z", levels)):
+                data = file.create_dataset(name, data=values.swapaxes(0, 1)[..., ::-1, :], chunks=True, compression=1)
+                for dim, scale in zip(data.dims, ["dayofyear", "hour", *["level"][:values.ndim - 4], "latitude", "longitude"]):
+                    dim.attach_scale(file[scale])
 
     def forecasts(self):
         """[start, lead] -> fields in the units of the data, of all starts that have a truth."""
@@ -156,8 +211,18 @@ class Scores(Trial):
             pass
         else:
             raise AssertionError("the climatology of another hour is not seen")
+        self.check_others(told)
         self.check_layouts(told)
         self.check_netcdf(told)
+
+    def check_others(self, told):
+        """The same climatology stored otherwise."""
+        for path in ("turned.nc", "by-hour.zarr", "by-hour.nc"):
+            other = self.scores("--scores", "weatherbench", "--climatology", path, ranks=2)
+            for a, b in zip(told["leads"], other["leads"], strict=True):
+                for name in SCORES:
+                    one, two = (numpy.array(list(scores[name].values())) for scores in (a, b))
+                    assert numpy.allclose(one, two, rtol=1e-12, atol=0), f"{path}: {name}: {one}, {two}"
 
     def check_layouts(self, told):
         for ranks, layouts in LAYOUTS.items():
@@ -196,8 +261,10 @@ class Scores(Trial):
             (["--lead-hours", "6,6"], 64, "has 6 twice"), (["--lead-hours", "0"], 64, "has '0'"),
             (["--lead-steps", "1.5"], 64, "whole numbers"), (["--lead-hours", "6", "--lead-steps", "1"], 64, "give one of them"),
             (["--lead-hours", "240"], 65, "10 steps ahead at most"), (["--climatology", "days.nc"], 64, "no effect"),
-            (["--lead-steps", "1", "--climatology", "nowhere.nc"], 66, "nowhere.nc"),
+            (["--lead-steps", "1", "--climatology", "nowhere.nc"], 66, "the climatology nowhere.nc is not there"),
             (["--lead-steps", "1", "--climatology", "wx/train"], 65, "no row for day"),
+            (["--lead-steps", "1", "--climatology", "coarse.zarr"], 65, "coarse.zarr has no row for day 1 of the year at 18 hours"),
+            (["--lead-steps", "1", "--climatology", "stats/time_means.npy"], 65, "the climatology stats/time_means.npy is no"),
             (["--lead-steps", "1", "--predictions", "p.csv"], 64, "--predictions is of classifiers"),
             (["--lead-steps", "1", "--climatology", "days.nc", "--out", "days.nc", "--overwrite"], 64, "days.nc"),
             (["--lead-steps", "1", "--out", "nowhere/a.nc"], 73, "nowhere")):
