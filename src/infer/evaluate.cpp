@@ -23,6 +23,7 @@
 #include "src/train/data_source.h"
 #include "src/train/evaluator.h"
 #include "src/train/loss_weights.h"
+#include "src/train/run_folder.h"
 
 namespace vit_hybrid::train {
 
@@ -164,6 +165,7 @@ void refuse_inputs(const std::string& path, const std::string& option, const Dat
   for (const std::string& input : inputs) {
     refuse_input(path, option, input);
   }
+  refuse_run_file(path, option);
   const std::filesystem::path parent = std::filesystem::path(path).parent_path();
   if (is_folder && data::has_hdf5_name(path) &&
       std::filesystem::equivalent(parent.empty() ? "." : parent, data.valid_data, ignored)) {

@@ -184,6 +184,24 @@ void take(FolderLock* lock, const std::optional<LockHolder>& loser, const RunCon
 
 }  // namespace
 
+void refuse_run_file(const std::string& path, const std::string& option) {
+  std::error_code ignored;
+  const fs::path file =
+      fs::weakly_canonical(fs::absolute(path, ignored).parent_path(), ignored) / fs::path(path).filename();
+  const fs::path folder = file.parent_path();
+  const std::string name = file.filename().string();
+  const bool is_record = name == kMetrics || name == kUsage || name == kLog || name == kSummary || name == kKernels ||
+                         name == kRanksFile || (name.starts_with("config") && name.ends_with(".yaml")) ||
+                         (name.starts_with("trace") && name.ends_with(".json"));
+  const bool is_checkpoint = fs::exists(fs::symlink_status(folder / kLatest, ignored));
+  if (is_checkpoint || (is_record && fs::exists(folder / kMetrics, ignored))) {
+    throw Error(ErrorClass::kUsage,
+                str(option, " is '", path, "', which would be among the ", is_checkpoint ? "checkpoints" : "records",
+                    " of a run"),
+                "give a name of its own, such as scores.json, or another folder");
+  }
+}
+
 std::string default_run_dir(const RunConfig& config) {
   const std::time_t now = std::time(nullptr);
   std::tm local{};

@@ -76,6 +76,10 @@ class RunFolder {
   std::unique_ptr<FolderLock> checkpoints_lock_;  // none with --keep-checkpoints none
 };
 
+/// Error(kUsage) where `path`, to be written as `option` says, would be a run's own file: one of its records, or
+/// anything in its folder of checkpoints. For one rank.
+void refuse_run_file(const std::string& path, const std::string& option);
+
 /// The folder of a run that starts now, for run_dir empty: runs_root/<name>-<YYYYMMDD-HHMMSS>.
 std::string default_run_dir(const RunConfig& config);
 
