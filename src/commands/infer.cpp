@@ -65,6 +65,16 @@ void check_paths(train::RunConfig& config, const options::Source& overrides, con
   });
 }
 
+void add_climatology(options::OptionTable& table, std::string& path, const std::string& what) {
+  table.add(
+      {.name = "climatology",
+       .value = options::text(path, "path"),
+       .help = what +
+               ": a file or store with a row for each day of a leap year at each hour of the data (data stats "
+               "--climatology), or one of WeatherBench 2, whose variables have the dims hour and dayofyear; "
+               "without it --time-means, else climatology.nc or time_means.npy of --stats, where they are there."});
+}
+
 // What the command line of `evaluate` gives besides options of a run, which are bound to `shown`.
 struct EvaluateOptions {
   train::ModelUse use;
@@ -98,13 +108,7 @@ options::OptionTable table_of(EvaluateOptions& chosen) {
                  "reference: the mean over the starts of each one's score, rows weighed by cos(latitude), in standard "
                  "deviations; weatherbench: the root after the mean over the starts, ACC a ratio of means, rows "
                  "weighed by their area, in the units of the data."});
-  table.add({.name = "climatology",
-             .value = options::text(chosen.leads.climatology, "file"),
-             .help =
-                 "What anomalies at these leads are against: a file or store with a row for each day of a leap year "
-                 "at each hour of the data (data stats --climatology), or one of WeatherBench 2, whose variables have the dims "
-                 "hour and dayofyear; without it --time-means, else climatology.nc or time_means.npy of --stats, where "
-                 "they are there."});
+  add_climatology(table, chosen.leads.climatology, "What anomalies at these leads are against");
   table.add({.name = "predictions",
              .value = options::text(chosen.predictions.path, "file"),
              .help = "CSV or HDF5 file (.csv, .h5) for what a classifier predicts of each image: class and "
@@ -164,6 +168,7 @@ options::OptionTable table_of(ForecastRequest& chosen) {
              .value = options::integer(chosen.steps, {1, train::kMostCount}),
              .help = "Lead times: how often the model is applied.",
              .unit = "times"});
+  add_climatology(table, chosen.climatology, "What the anomalies of ACC are against");
   train::add_run_options(table, chosen.shown, train::UsePurpose::kForecast);
   return table;
 }

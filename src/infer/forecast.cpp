@@ -90,11 +90,17 @@ ForecastRecord::ForecastRecord(const RunConfig& config, const ForecastOptions& o
   in_file_ = times_.in_file(place_.row);
   for (const std::string& path : {options_.use.out, figures_path(options_)}) {
     refuse_inputs(path, "--out", config.data, checkpoint_);
+    refuse_input(path, "--out", options_.climatology);
     refuse_existing(path, options_.use.overwrite);
   }
   loss_weights_ =
       loss_weights(config, self, {grid_, times_.channel_names(), !times_.given_channels().empty(), normalization_.std});
-  climatology_ = climatology_of(config.data, self, times_);
+  climatology_.emplace(config, options_.climatology, times_, self);
+  const int64_t stride = times_.lead().rows;
+  for (int64_t lead = 1; lead <= num_true_written(); ++lead) {
+    const int64_t row = place_.row + lead * stride;
+    climatology_->require({{row, row + 1}});
+  }
   input_ = times_.input(place_);
   start_ = times_.read(place_.row);
   open_file();
@@ -255,10 +261,10 @@ void ForecastRecord::write_truth(int64_t lead) {
 
 std::vector<std::string> ForecastRecord::description() const {
   const bool is_next_row = times_.lead().rows == 1;
-  std::vector<std::string> lines = {
-      str(options_.steps, " lead times ", is_next_row ? "" : str("of ", data::lead_text(times_.lead()), " "),
-          "from time ", options_.start, " (", times_.file_of(place_.row).path, ", time ", in_file_.row,
-          "); ACC against ", climatology_.defined() ? "time means" : "channel means")};
+  std::vector<std::string> lines = {str(options_.steps, " lead times ",
+                                        is_next_row ? "" : str("of ", data::lead_text(times_.lead()), " "),
+                                        "from time ", options_.start, " (", times_.file_of(place_.row).path, ", time ",
+                                        in_file_.row, "); ACC against ", climatology_->text())};
   const int64_t known = num_true();
   if (known == 0) {
     lines.push_back(str("this is the last time ", is_next_row ? "" : "with a next state ",
@@ -280,8 +286,9 @@ void ForecastRecord::add(int64_t lead, const at::Tensor& prediction) {
   if (lead > num_true()) {
     return;
   }
-  const at::Tensor truth = times_.read(place_.row + lead * times_.lead().rows);
-  figures_.push_back(figures_of(loss_, loss_weights_, prediction, truth, start_, climatology_, grid_));
+  const int64_t row = place_.row + lead * times_.lead().rows;
+  figures_.push_back(
+      figures_of(loss_, loss_weights_, prediction, times_.read(row), start_, climatology_->read(row, 1), grid_));
   if (is_self_contained_) {
     write_truth(lead);
   }
@@ -316,7 +323,7 @@ Json ForecastRecord::figures_json() const {
                {"dt", times_.lead().rows},
                {"dt_hours", times_.lead().hours},
                {"rmse_unit", "standard deviations"},
-               {"acc_against", climatology_.defined() ? "time means" : "channel means"}};
+               {"acc_against", climatology_->text()}};
   Json& channels = json["channels"] = Json::array();
   for (size_t c = 0; c < times_.channel_names().size(); ++c) {
     channels.push_back({{"name", times_.channel_names()[c]},

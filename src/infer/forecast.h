@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "src/checkpoint/checkpoint_reader.h"
 #include "src/checkpoint/format.h"
 #include "src/config/run_config.h"
+#include "src/infer/climatology.h"
 #include "src/infer/model_use.h"
 #include "src/report/metrics_log.h"
 #include "src/report/scores.h"
@@ -25,8 +27,9 @@ namespace vit_hybrid::train {
 
 struct ForecastOptions {
   ModelUse use;
-  int64_t start = 0;  ///< time to start from, counted over all files
-  int64_t steps = 8;  ///< lead times
+  int64_t start = 0;        ///< time to start from, counted over all files
+  int64_t steps = 8;        ///< lead times
+  std::string climatology;  ///< as LeadOptions::climatology
 };
 
 /// The files of a forecast, use.out and the same with the ending .json, and its figures.
@@ -87,7 +90,7 @@ class ForecastRecord {
   data::WeatherTimes times_;
   data::Normalization normalization_;  // of what is predicted
   data::Grid grid_;
-  at::Tensor climatology_;
+  std::optional<Climatology> climatology_;
   data::WeatherTimes::Place place_;
   data::RowSource::Place in_file_{};  // the same row
   at::Tensor input_;

@@ -6,7 +6,6 @@
 #include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros_like.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -18,7 +17,6 @@
 #include <optional>
 #include <utility>
 
-#include "data/datasets/day_climatology.h"
 #include "data/hdf5/hdf5_scales.h"
 #include "data/hdf5/hdf5_writer.h"
 #include "data/reading/posix_file.h"
@@ -31,6 +29,7 @@
 #include "src/base/timer.h"
 #include "src/base/utf8.h"
 #include "src/config/model_options.h"
+#include "src/infer/climatology.h"
 #include "src/infer/evaluate.h"
 #include "src/infer/forecast.h"
 #include "src/infer/rollout.h"
@@ -134,72 +133,6 @@ std::vector<StartBatch> start_batches(const data::WeatherTimes& times, const std
   return batches;
 }
 
-/// What anomalies are against.
-class Climatology {
- public:
-  Climatology(const RunConfig& config, const std::string& path, const data::WeatherTimes& times,
-              const comm::MpiGroup& world)
-      : times_(times), mean_(climatology_of(config.data, world, times)) {
-    const std::string of_stats = config.data.stats.empty() ? "" : config.data.stats + "/climatology.nc";
-    const bool is_there = path.empty() && config.data.time_means.empty() && !of_stats.empty() &&
-                          world.min(::access(of_stats.c_str(), R_OK) == 0 ? 1 : 0) > 0;
-    // What only lies beside the statistics is nothing for data without dates.
-    const bool have_dates = std::all_of(times.files().begin(), times.files().end(), [](const data::RowFile& file) {
-      return file.layout.times.kind == data::TimeAxis::Kind::kDates;
-    });
-    const std::string& found = is_there && have_dates ? of_stats : path;
-    if (!found.empty()) {
-      const data::FieldQuery query{.dataset = "fields", .variables = config.data.variables};
-      by_day_.emplace(world, found, query, times);
-      comm::agreed(world, [&] {
-        if (!have_dates) {
-          throw Error(
-              ErrorClass::kBadData,
-              str("the data in ", config.data.valid_data, " have no dates, which the climatology ", found, " is by"),
-              "leave --climatology out: anomalies are then against --time-means");
-        }
-      });
-      seconds_ = data::seconds_of_rows(world, times.files());
-    }
-  }
-
-  // Error(kBadData) unless it is known at all rows of the data.
-  void require_rows() const {
-    if (!by_day_) {
-      return;
-    }
-    std::vector<data::DayTime> needed;
-    for (const Range& run : data::time_runs(times_.files())) {
-      for (int64_t row = run.begin; row < run.end; ++row) {
-        needed.push_back(day_time(row));
-      }
-    }
-    by_day_->require(needed);
-  }
-  // At `count` rows from `row` on: [count, C, H, W], or [C, H, W] for all, or undefined.
-  at::Tensor read(int64_t row, int64_t count) const {
-    if (!by_day_) {
-      return mean_;
-    }
-    std::vector<at::Tensor> fields;
-    for (int64_t i = row; i < row + count; ++i) {
-      fields.push_back(by_day_->read(day_time(i)));
-    }
-    return at::stack(fields);
-  }
-  std::string text() const { return by_day_ ? "day and hour" : mean_.defined() ? "time means" : "channel means"; }
-
- private:
-  data::DayTime day_time(int64_t row) const {
-    return data::day_time(seconds_[static_cast<size_t>(row)], times_.file_of(row).layout.times);
-  }
-
-  const data::WeatherTimes& times_;
-  at::Tensor mean_;
-  std::optional<data::DayClimatology> by_day_;
-  std::vector<double> seconds_;  // of the data's rows
-};
-
 void check_shape(const RunConfig& config, const data::WeatherTimes& times) {
   const model::VitOptions& model = config.model;
   const std::vector<int64_t> takes = {model.in_channels, model.image_height, model.image_width};
@@ -211,9 +144,13 @@ void check_shape(const RunConfig& config, const data::WeatherTimes& times) {
   }
 }
 
+// By row: that of a start at one lead is that of another start at another.
+using PowerCache = data::LruCache<at::Tensor>;
+constexpr size_t kMostPowers = 256;
+
 // The forecasts of a batch of starts, scored where the states are. Collective over the replica.
 void score_batch(const StartBatch& batch, const std::vector<ScoredLead>& leads, const data::WeatherTimes& times,
-                 const Climatology& climatology, Rollout& rollout, LeadSums& sums) {
+                 const Climatology& climatology, Rollout& rollout, PowerCache& truth_powers, LeadSums& sums) {
   const MemoryScope scope(MemoryClass::kData);
   const int64_t count = batch.rows.size(), rows = times.lead().rows;
   const auto gather = [&](const auto& read) {
@@ -240,8 +177,14 @@ void score_batch(const StartBatch& batch, const std::vector<ScoredLead>& leads, 
       continue;
     }
     if (rollout.has_states()) {
-      const at::Tensor expected = climatology.read(batch.rows.begin + step * rows, count);
-      sums.add(lead, states, states_at(step * rows), start, expected);
+      const int64_t first = batch.rows.begin + step * rows;
+      const at::Tensor truth = states_at(step * rows);
+      std::vector<at::Tensor> powers;
+      for (int64_t i = 0; i < count; ++i) {
+        powers.push_back(
+            *truth_powers.get(first + i, [&] { return std::make_unique<at::Tensor>(sums.power(truth[i])); }));
+      }
+      sums.add(lead, states, truth, at::stack(powers), start, climatology.read(first, count));
     }
     ++lead;
   }
@@ -358,7 +301,7 @@ std::vector<LeadFigures> evaluate_leads(const RunConfig& config, const ModelUse&
     const int64_t limit = config.data.limit_nsamples_val;
     batches = start_batches(times, leads, config.parallel.micro_batch_size,
                             limit > 0 ? limit : std::numeric_limits<int64_t>::max());
-    climatology.require_rows();
+    climatology.require(data::time_runs(times.files()));
   });
   const data::SampleChannels& channels = times.channels();
   const std::vector<int64_t> shape = times.target_shape();
@@ -377,10 +320,11 @@ std::vector<LeadFigures> evaluate_leads(const RunConfig& config, const ModelUse&
     Rollout rollout(model.runner(), model.mesh(), config.model, channels,
                     increments_of(trained, times.normalization(), channels));
     const auto& replicas = model.mesh().data();
+    PowerCache truth_powers(kMostPowers);
     Progress progress(str("evaluating ", starts, " forecasts"), starts);
     for (size_t i = static_cast<size_t>(replicas.rank()); i < batches.size();
          i += static_cast<size_t>(replicas.size())) {
-      score_batch(batches[i], leads, times, climatology, rollout, sums);
+      score_batch(batches[i], leads, times, climatology, rollout, truth_powers, sums);
       progress.add(batches[i].rows.size() * replicas.size());
     }
   }

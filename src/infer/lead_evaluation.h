@@ -17,7 +17,7 @@ struct LeadOptions {
   std::string hours;                          ///< of the leads, with commas between them
   std::string steps;                          ///< the same in applications of the model; empty both: one
   ScoreRules rules = ScoreRules::kReference;  ///< --scores
-  std::string climatology;                    ///< of data::DayClimatology; empty: that of --stats, or time means
+  std::string climatology;                    ///< path of Climatology
   bool are_asked() const { return !hours.empty() || !steps.empty() || rules != ScoreRules::kReference; }
 };
 

@@ -69,14 +69,14 @@ at::Tensor LeadSums::part(const at::Tensor& sums, size_t lead, int64_t begin, in
       .view({channels_, columns});
 }
 
-void LeadSums::add(size_t lead, const at::Tensor& forecast, const at::Tensor& truth, const at::Tensor& persistence,
-                   const at::Tensor& climatology) {
+void LeadSums::add(size_t lead, const at::Tensor& forecast, const at::Tensor& truth, const at::Tensor& truth_power,
+                   const at::Tensor& persistence, const at::Tensor& climatology) {
   const at::Tensor moments = field_moments(forecast, truth, persistence, weights_, climatology);
   sums_[static_cast<int64_t>(lead)][0] += forecast.size(0);
   part(sums_, lead, 0, columns_).add_((rules_ == ScoreRules::kReference ? field_scores(moments) : moments).sum(0));
   for (int64_t i = 0; i < forecast.size(0); ++i) {
-    part(sums_, lead, columns_, wavenumbers_).add_(zonal_power(forecast[i], weights_, units_));
-    part(sums_, lead, columns_ + wavenumbers_, wavenumbers_).add_(zonal_power(truth[i], weights_, units_));
+    part(sums_, lead, columns_, wavenumbers_).add_(power(forecast[i]));
+    part(sums_, lead, columns_ + wavenumbers_, wavenumbers_).add_(truth_power[i]);
   }
 }
 

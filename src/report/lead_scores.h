@@ -53,9 +53,12 @@ class LeadSums {
   LeadSums(ScoreRules rules, std::vector<ScoredLead> leads, const data::Grid& grid,
            const data::Normalization& normalization, int64_t height, int64_t width);
 
-  /// At lead number `lead`: normalised fields and climatology as of field_moments().
-  void add(size_t lead, const at::Tensor& forecast, const at::Tensor& truth, const at::Tensor& persistence,
-           const at::Tensor& climatology);
+  /// The zonal_power() of a field [C, H, W] by these rules.
+  at::Tensor power(const at::Tensor& field) const { return zonal_power(field, weights_, units_); }
+  /// At lead number `lead`: normalised fields and climatology as of field_moments(), `truth_power` [B, C, W / 2 + 1]
+  /// the power() of the truth, which many leads have.
+  void add(size_t lead, const at::Tensor& forecast, const at::Tensor& truth, const at::Tensor& truth_power,
+           const at::Tensor& persistence, const at::Tensor& climatology);
   /// float64, host: to be summed over the ranks.
   const at::Tensor& sums() const { return sums_; }
   /// The figures of the reduced `sums`, by lead.

@@ -212,6 +212,7 @@ class Scores(Trial):
         else:
             raise AssertionError("the climatology of another hour is not seen")
         self.check_others(told)
+        self.check_forecast(truth, days, mean)
         self.check_layouts(told)
         self.check_netcdf(told)
 
@@ -223,6 +224,27 @@ class Scores(Trial):
                 for name in SCORES:
                     one, two = (numpy.array(list(scores[name].values())) for scores in (a, b))
                     assert numpy.allclose(one, two, rtol=1e-12, atol=0), f"{path}: {name}: {one}, {two}"
+
+    def check_forecast(self, truth, days, mean):
+        """ACC by lead of one forecast, against each climatology; time means that are damaged do not matter where they do not count."""
+        w = numpy.cos(numpy.radians(self.latitudes))[:, None]
+        area = lambda field: (field * w).mean(axis=(-2, -1))
+        start = GAP + 2
+        (self.folder / "bad.npy").write_text("no means")
+        for words, against in (([], "time means"), (["--climatology", "by-hour.zarr", "--time-means", "bad.npy", "--tp", 2], "day and hour")):
+            self.run("forecast", "--checkpoint", "run", "--data", "wx/valid", "--start", start, "--steps", 4, "--out", "f.h5", "--overwrite",
+                     *words, ranks=2 if words else 1, expect=[f"ACC against {against}"])
+            told = json.loads((self.folder / "f.json").read_text())
+            assert told["acc_against"] == against and len(told["leads"]) == 4, told
+            with h5py.File(self.folder / "f.h5") as file:
+                fields = file["fields"][:].astype("f8")
+            for i, (field, at_lead) in enumerate(zip(fields, told["leads"])):
+                means = days[start + i + 1] if words else mean
+                a, b = field - means, truth[start + i + 1] - means
+                right = area(a * b) / numpy.sqrt(area(a * a) * area(b * b))
+                acc = numpy.array(list(at_lead["acc"].values()))
+                assert numpy.abs(acc - right).max() < 1e-6, f"lead {i + 1} against {against}: {acc}, not {right}"
+        self.scores("--climatology", "days.nc", "--time-means", "bad.npy")
 
     def check_layouts(self, told):
         for ranks, layouts in LAYOUTS.items():
@@ -267,9 +289,19 @@ class Scores(Trial):
             (["--lead-steps", "1", "--climatology", "stats/time_means.npy"], 65, "the climatology stats/time_means.npy is no"),
             (["--lead-steps", "1", "--predictions", "p.csv"], 64, "--predictions is of classifiers"),
             (["--lead-steps", "1", "--climatology", "days.nc", "--out", "days.nc", "--overwrite"], 64, "days.nc"),
-            (["--lead-steps", "1", "--out", "nowhere/a.nc"], 73, "nowhere")):
+            (["--lead-steps", "1", "--out", "nowhere/a.nc"], 73, "nowhere"),
+            (["--out", "run/config.yaml", "--overwrite"], 64, "'run/config.yaml', which would be among the records of a run"),
+            (["--lead-steps", "1", "--out", "run/summary.json", "--overwrite"], 64, "among the records of a run"),
+            (["--out", "run/checkpoints/scores.json"], 64, "among the checkpoints of a run")):
             self.run(*evaluate, *words, code=code, expect=[expect])
             self.run(*evaluate, *words, "--dp", 2, ranks=2, code=code, several=True, expect=[expect])
+        forecast = ["forecast", "--checkpoint", "run", "--data", "wx/valid", "--start", 1, "--steps", 2]
+        for words, code, expect in (
+            (["--out", "f.h5", "--overwrite", "--climatology", "coarse.zarr"], 65, "at 18 hours"),
+            (["--out", "days.nc", "--overwrite", "--climatology", "days.nc"], 64, "which is what is read"),
+            (["--out", "run/summary.h5"], 64, "'run/summary.json', which would be among the records of a run"),
+            (["--out", "run/checkpoints/latest.h5", "--overwrite"], 64, "among the checkpoints of a run")):
+            self.run(*forecast, *words, code=code, expect=[expect])
 
 
 def main():

@@ -58,9 +58,10 @@ TEST_CASE("lead scores: the reference takes the root of each start, WeatherBench
     const bool is_reference = rules == ScoreRules::kReference;
     const double unit = is_reference ? 1.0 : 4.0;
     LeadSums sums(rules, {{1, 6.0}, {4, 24.0}}, grid, units, 3, 4);
-    sums.add(0, forecast.narrow(0, 0, 1), truth.narrow(0, 0, 1), truth.narrow(0, 0, 1), {});
-    sums.add(0, forecast.narrow(0, 1, 1), truth.narrow(0, 1, 1), truth.narrow(0, 1, 1), {});
-    sums.add(1, forecast, truth, truth, {});
+    const at::Tensor power = sums.power(truth[0]).expand({2, 1, 3});
+    sums.add(0, forecast.narrow(0, 0, 1), truth.narrow(0, 0, 1), power, truth.narrow(0, 0, 1), {});
+    sums.add(0, forecast.narrow(0, 1, 1), truth.narrow(0, 1, 1), power, truth.narrow(0, 1, 1), {});
+    sums.add(1, forecast, truth, power, truth, {});
     for (const LeadFigures& figures : sums.finish(sums.sums())) {
       CHECK(figures.samples == 2);
       CHECK(score(figures, 0, kRmse) == doctest::Approx(unit * (is_reference ? 2.0 : std::sqrt(5.0))));
