@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "data/datasets/field_share.h"
 #include "data/loading/tensor_pool.h"
 #include "src/base/partition.h"
 
@@ -28,8 +29,8 @@ struct StoredScaling {
 struct Parts {
   bool input = true;
   bool target = true;
-  bool state = false;              ///< of fields: Batch::states, that a forecast is compared with or is an increment of
-  std::optional<Range> band = {};  ///< rows of fields, where several ranks share the reading; nothing: all
+  bool state = false;  ///< of fields: Batch::states, that a forecast is compared with or is an increment of
+  std::optional<FieldShare> share = {};       ///< of fields, where several ranks share the reading; nothing: all
   HostMemory memory = HostMemory::kPageable;  ///< of the batch
   ValueForm form = ValueForm::kNormalized;    ///< kStored only of data sets that have a stored_scaling()
 };
@@ -37,8 +38,9 @@ struct Parts {
 /// Samples of one micro-batch or batch as the model takes them. A part that was not asked for is an undefined tensor.
 struct Batch {
   std::vector<int64_t> samples;  ///< indices in the data set, the keys of augmentation and dropout
-  at::Tensor inputs;             ///< [n, ...input_shape], float32, normalised; of a band [n, channels, rows, width]
-  at::Tensor targets;            ///< [n, ...target_shape], float32 fields or int64 classes (shape [n])
+  /// [n, ...input_shape], float32, normalised; of a share [n, channels, rows, width], the channels of runs_of_share().
+  at::Tensor inputs;
+  at::Tensor targets;  ///< [n, ...target_shape], float32 fields or int64 classes (shape [n])
   /// The channels of the targets at the time of the inputs, [n, ...target_shape]; undefined where they are channels of
   /// `inputs`: then `states_in_inputs` says which.
   at::Tensor states;
@@ -68,9 +70,9 @@ class Dataset {
   virtual bool background_reads() const = 0;
   /// What kStored values are normalized with; null where there are none, and kNormalized is all that can be asked for.
   virtual const StoredScaling* stored_scaling() const { return nullptr; }
-  /// Where ranks may share the reading of fields [channels, height, width] by rows: bands begin at multiples of this
-  /// many rows (so that nothing is read twice). 0: samples are read whole, Parts::band is not set.
-  virtual int64_t band_unit() const { return 0; }
+  /// How ranks may share the reading of fields [channels, height, width] so that nothing is read twice. Where samples
+  /// are read whole (FieldCuts::row_unit 0) Parts::share is not set.
+  virtual FieldCuts cuts() const { return {}; }
 };
 
 }  // namespace vit_hybrid::data

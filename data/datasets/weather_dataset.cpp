@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <numeric>
 
 #include "data/datasets/class_names.h"
 #include "data/datasets/year_files.h"
@@ -77,7 +76,7 @@ WeatherDataset::WeatherDataset(const comm::MpiGroup& group, const WeatherOptions
     std::vector<Range> runs = time_runs(source_->files());
     num_gaps_ = num_gaps_in(*source_, runs);
     pairs_ = TimePairs(std::move(runs), lead_.rows, channels_.history);
-    band_unit_ = common_band_unit();
+    cuts_ = field_cuts(source_->files(), channels_);
     if (size() < 1) {
       const int64_t needed = lead_.rows * channels_.history + 1;
       const bool is_next = needed == 2;
@@ -207,15 +206,6 @@ Normalization normalization_of(const comm::MpiGroup& group, const WeatherOptions
   return *options.normalization;
 }
 
-// Bands that begin with a chunk in every file.
-int64_t WeatherDataset::common_band_unit() const {
-  int64_t unit = 1;
-  for (const RowFile& file : source_->files()) {
-    unit = file.layout.chunk.empty() ? unit : std::lcm(unit, file.layout.chunk[2]);
-  }
-  return std::min(unit, shape_[1]);
-}
-
 // Of each file, by the first samples (0: all).
 std::vector<int64_t> WeatherDataset::rows_needed(int64_t num_samples) const {
   const int64_t last = num_samples > 0 ? std::min(num_samples, size()) - 1 : size() - 1;
@@ -231,7 +221,9 @@ std::vector<int64_t> WeatherDataset::rows_needed(int64_t num_samples) const {
 Batch WeatherDataset::read(std::span<const int64_t> samples, Parts parts, int64_t) const {
   const bool as_stored = parts.form == ValueForm::kStored;
   VH_ASSERT(!as_stored || has_float_files_, "only float32 crosses to a device as it is stored");
-  const Range band = parts.band.value_or(Range{0, shape_[1]});
+  const FieldShare share = parts.share.value_or(FieldShare());
+  const Range band = common_part(share.rows, {0, shape_[1]});
+  const auto num_of = [&](Range channels) { return common_part(channels, share.channels).size(); };
   const int64_t plane = band.size() * shape_[2];
   std::vector<std::vector<Wanted>> wanted(parts_.size());
   const auto take = [&](int64_t channels) {
@@ -253,39 +245,45 @@ Batch WeatherDataset::read(std::span<const int64_t> samples, Parts parts, int64_
   batch.scaling = as_stored ? &input_scaling_ : nullptr;
   batch.target_scaling = as_stored ? &target_scaling_ : nullptr;
   if (parts.input) {
-    batch.inputs = take(channels_.inputs());
+    const int64_t taken = num_of(channels_.taken()), state = num_of(channels_.state());
+    const int64_t stored = taken + state * (channels_.history - 1);
+    const int64_t derived = share.channels.contains(channels_.row()) ? channels_.derived() : 0;
+    batch.inputs = take(stored + derived);
     want(channels_.taken(), 0, batch.inputs, 0);
     for (int64_t age = 1; age < channels_.history; ++age) {
-      want(channels_.state(), -age * lead_.rows, batch.inputs, channels_.past_state(age).begin);
+      want(channels_.state(), -age * lead_.rows, batch.inputs, taken + state * (age - 1));
     }
-    for (size_t i = 0; channels_.derived() > 0 && i < samples.size(); ++i) {
-      derived_.write(derived_.seconds_of(pairs_.input_row(samples[i])), band,
-                     place_of(batch.inputs, i, channels_.states().end));
+    for (size_t i = 0; derived > 0 && i < samples.size(); ++i) {
+      derived_.write(derived_.seconds_of(pairs_.input_row(samples[i])), band, place_of(batch.inputs, i, stored));
     }
   }
   if (parts.state && parts.input && channels_.diagnostic == 0) {
     batch.states_in_inputs = channels_.state();
   } else if (parts.state) {
-    batch.states = take(channels_.outputs());
+    batch.states = take(num_of(channels_.predicted()));
     want(channels_.predicted(), 0, batch.states, 0);
   }
   if (parts.target) {
-    batch.targets = take(channels_.outputs());
+    batch.targets = take(num_of(channels_.predicted()));
     want(channels_.predicted(), lead_.rows, batch.targets, 0);
   }
   for (size_t part = 0; part < parts_.size(); ++part) {
     if (!wanted[part].empty() || source_->mode() == IoMode::kCollective) {
-      read_part(parts_[part], wanted[part], band, as_stored);
+      read_part(parts_[part], wanted[part], {band, share.channels}, as_stored);
     }
   }
   return batch;
 }
 
-void WeatherDataset::read_part(const Part& part, std::span<const Wanted> wanted, Range band, bool as_stored) const {
-  const RowBox box{{part.channels.begin, band.begin, 0}, {part.channels.size(), band.size(), shape_[2]}};
+void WeatherDataset::read_part(const Part& part, std::span<const Wanted> wanted, const FieldShare& share,
+                               bool as_stored) const {
+  const Range channels = common_part(part.channels, share.channels);
+  const Normalization normalization =
+      part_of(part.normalization, {channels.begin - part.channels.begin, channels.end - part.channels.begin});
+  const RowBox box{{channels.begin, share.rows.begin, 0}, {channels.size(), share.rows.size(), shape_[2]}};
   const at::ScalarType type = source_->files().front().layout.type;
   const int64_t item = static_cast<int64_t>(c10::elementSize(type));
-  const int64_t count = box.num_values(), channel_values = band.size() * shape_[2];
+  const int64_t count = box.num_values(), channel_values = share.rows.size() * shape_[2];
   at::Tensor raw;  // of values that need another place before
   if (type != at::kFloat) {
     raw = pool_.take({std::ssize(wanted), box.size[0], box.size[1], box.size[2]}, type);
@@ -298,8 +296,8 @@ void WeatherDataset::read_part(const Part& part, std::span<const Wanted> wanted,
   const auto normalize = [&](size_t read, int64_t first_byte, int64_t num_bytes) {
     const Range run{first_byte / item, (first_byte + num_bytes) / item};
     float* const to = wanted[read].to;
-    const int64_t bad = as_stored ? first_not_finite(to, run, channel_values, part.normalization)
-                                  : normalize_run({rows[read].to, type}, run, channel_values, part.normalization, to);
+    const int64_t bad = as_stored ? first_not_finite(to, run, channel_values, normalization)
+                                  : normalize_run({rows[read].to, type}, run, channel_values, normalization, to);
     if (bad >= 0) {
       fail_non_finite(rows[read], box, bad, to[bad]);
     }

@@ -74,7 +74,7 @@ class WeatherDataset : public Dataset {
   Batch read(std::span<const int64_t> samples, Parts parts, int64_t epoch) const override;
   bool background_reads() const override { return source_->background_reads(); }
   const StoredScaling* stored_scaling() const override { return has_float_files_ ? &input_scaling_ : nullptr; }
-  int64_t band_unit() const override { return band_unit_; }
+  FieldCuts cuts() const override { return cuts_; }
 
   /// How the bytes are read, for the log: "direct", "independent (1990.h5 has filter deflate)".
   const std::string& io_text() const { return source_->mode_text(); }
@@ -107,9 +107,8 @@ class WeatherDataset : public Dataset {
   };
 
   void check_layouts() const;
-  int64_t common_band_unit() const;
   void set_scaling();
-  void read_part(const Part& part, std::span<const Wanted> wanted, Range band, bool as_stored) const;
+  void read_part(const Part& part, std::span<const Wanted> wanted, const FieldShare& share, bool as_stored) const;
   std::vector<int64_t> rows_needed(int64_t num_samples) const;
   [[noreturn]] void fail_non_finite(const RowRead& row, const RowBox& box, int64_t element, float value) const;
 
@@ -124,7 +123,7 @@ class WeatherDataset : public Dataset {
   std::string given_channels_;
   std::string given_units_;
   Grid grid_;
-  int64_t band_unit_ = 1;
+  FieldCuts cuts_;
   Normalization normalization_;
   std::vector<Part> parts_;  // all different ones, in the order of reading: the same on all ranks
   DerivedInputs derived_;

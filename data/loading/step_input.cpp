@@ -1,10 +1,11 @@
-// Epochs, steps and micro-batches walked in order, and bands of samples exchanged among ranks.
+// Epochs, steps and micro-batches walked in order, and shares of samples exchanged among ranks.
 #include "data/loading/step_input.h"
 
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
 #include <deque>
+#include <numeric>
 #include <utility>
 
 #include "src/base/error.h"
@@ -81,59 +82,83 @@ RequestSource micro_batch_source(std::shared_ptr<const DistributedSampler> sampl
   return [walk] { return walk->next(); };
 }
 
-BandExchange::BandExchange(comm::Communicator& ranks, const Dataset& dataset) : ranks_(ranks) {
-  const int64_t unit = dataset.band_unit();
-  if (unit == 0 || ranks.size() == 1) {
-    return;
-  }
-  const int64_t rows = dataset.input_shape()[1];
-  const Partition units((rows + unit - 1) / unit, ranks.size());
-  for (int rank = 0; rank < ranks.size(); ++rank) {
-    const Range part = units.part(rank);
-    bands_.push_back({std::min(part.begin * unit, rows), std::min(part.end * unit, rows)});
-  }
+ShareExchange::ShareExchange(comm::Communicator& ranks, const Dataset& dataset, const Parts& parts)
+    : ranks_(ranks),
+      cuts_(dataset.cuts()),
+      shares_(share_fields(cuts_, parts.input, parts.target || parts.state, ranks.size())) {}
+
+std::optional<FieldShare> ShareExchange::own() const {
+  return shares_.empty() ? std::nullopt : std::optional(shares_[static_cast<size_t>(ranks_.rank())]);
 }
 
-std::optional<Range> BandExchange::own() const {
-  return bands_.empty() ? std::nullopt : std::optional(bands_[static_cast<size_t>(ranks_.rank())]);
+Batch ShareExchange::join(Batch batch) {
+  if (shares_.empty()) {
+    return batch;
+  }
+  if (batch.inputs.defined()) {
+    batch.inputs = join(batch.inputs, cuts_.inputs);
+  }
+  if (batch.states.defined()) {
+    batch.states = join(batch.states, cuts_.targets);
+  }
+  if (batch.targets.defined()) {
+    batch.targets = join(batch.targets, cuts_.targets);
+  }
+  return batch;
 }
 
-at::Tensor BandExchange::join(const at::Tensor& band) {
-  if (bands_.empty()) {
-    return band;
-  }
+at::Tensor ShareExchange::join(const at::Tensor& share, const std::vector<int64_t>& sources) {
   const MemoryScope scope(MemoryClass::kData);
   const bool on_host = ranks_.device_type() == at::kCPU;
-  const auto take = [&](std::vector<int64_t> shape, Range rows) {
-    shape[2] = rows.size();
-    return on_host ? pool_.take(shape, band.scalar_type())
-                   : at::empty(shape, at::TensorOptions(band.scalar_type()).device(ranks_.device_type()));
+  const auto take = [&](int64_t channels, int64_t rows) {
+    const std::vector<int64_t> shape = {share.size(0), channels, rows, share.size(3)};
+    return on_host ? pool_.take(shape, share.scalar_type())
+                   : at::empty(shape, at::TensorOptions(share.scalar_type()).device(ranks_.device_type()));
   };
-  const std::vector<int64_t> shape = band.sizes().vec();
-  std::vector<at::Tensor> parts;
+  struct Piece {
+    Range rows;
+    std::vector<Range> channels;  // of the whole, one after the other in `values`
+    at::Tensor values;
+  };
+  std::vector<Piece> pieces;
   std::vector<comm::Work> works;
   for (int rank = 0; rank < ranks_.size(); ++rank) {
-    const Range rows = bands_[static_cast<size_t>(rank)];
-    parts.push_back(rank == ranks_.rank() ? to_device(band, ranks_.device_type(), band.scalar_type())
-                                          : take(shape, rows));
-    if (!rows.empty()) {
-      works.push_back(ranks_.broadcast(parts.back(), rank));
+    const FieldShare& of_rank = shares_[static_cast<size_t>(rank)];
+    Piece piece{common_part(of_rank.rows, {0, cuts_.rows}), runs_of_share(sources, of_rank.channels), {}};
+    const int64_t num_channels =
+        std::accumulate(piece.channels.begin(), piece.channels.end(), int64_t{0},
+                        [](int64_t sum, const Range& channels) { return sum + channels.size(); });
+    if (num_channels == 0 || piece.rows.empty()) {
+      continue;
     }
+    piece.values = rank == ranks_.rank() ? to_device(share, ranks_.device_type(), share.scalar_type())
+                                         : take(num_channels, piece.rows.size());
+    works.push_back(ranks_.broadcast(piece.values, rank));
+    pieces.push_back(std::move(piece));
   }
-  at::Tensor whole = take(shape, {0, bands_.back().end});
+  at::Tensor whole = take(std::ssize(sources), cuts_.rows);
   for (comm::Work& work : works) {
     work.wait();
   }
-  for (size_t rank = 0; rank < parts.size(); ++rank) {
-    whole.narrow(2, bands_[rank].begin, bands_[rank].size()).copy_(parts[rank]);
+  for (const Piece& piece : pieces) {
+    int64_t first = 0;
+    for (const Range& channels : piece.channels) {
+      whole.narrow(1, channels.begin, channels.size())
+          .narrow(2, piece.rows.begin, piece.rows.size())
+          .copy_(piece.values.narrow(1, first, channels.size()));
+      first += channels.size();
+    }
   }
   return whole;
 }
 
 StepInput::StepInput(const Dataset& dataset, std::shared_ptr<const DistributedSampler> sampler,
                      comm::Communicator& tensor, StepInputOptions options)
-    : dataset_(dataset), share_(options.share), bands_(tensor, dataset), parts_(options.loader.parts) {
-  parts_.band = bands_.own();
+    : dataset_(dataset),
+      share_(options.share),
+      shares_(tensor, dataset, options.loader.parts),
+      parts_(options.loader.parts) {
+  parts_.share = shares_.own();
   options.loader.parts = parts_;
   if (dataset.background_reads() && (parts_.input || parts_.state || parts_.target)) {
     loader_ = std::make_unique<PrefetchLoader>(
@@ -150,7 +175,7 @@ NextBatch StepInput::open_step(const EpochPlan& plan, int64_t step) {
     VH_ASSERT(copies_ != nullptr, "this rank reads nothing");
     std::optional<Batch> batch = copies_->next();
     VH_ASSERT(batch.has_value(), "the loader ended before the run");
-    return join_bands(std::move(*batch));
+    return shares_.join(std::move(*batch));
   };
 }
 
@@ -170,21 +195,8 @@ NextBatch StepInput::read_now(const EpochPlan& plan, int64_t step) {
   return [this, batches] {
     Batch batch = std::move(batches->front());
     batches->pop_front();
-    return join_bands(std::move(batch));
+    return shares_.join(std::move(batch));
   };
-}
-
-Batch StepInput::join_bands(Batch batch) {
-  if (parts_.input) {
-    batch.inputs = bands_.join(batch.inputs);
-  }
-  if (batch.states.defined()) {
-    batch.states = bands_.join(batch.states);
-  }
-  if (parts_.target) {
-    batch.targets = bands_.join(batch.targets);
-  }
-  return batch;
 }
 
 double StepInput::seconds_waited() const {

@@ -34,23 +34,25 @@ int64_t most_micro_batches(const EpochPlan& plan, int64_t step, const ReplicaSha
 RequestSource micro_batch_source(std::shared_ptr<const DistributedSampler> sampler, ReplicaShare share,
                                  SamplePosition start, int64_t num_steps);
 
-/// Cuts the rows of a field data set into one band a rank (a Partition of the units that the data set names), and puts
-/// the bands together on all ranks. With one rank, or a data set that is read whole, it leaves everything as it is.
-class BandExchange {
+/// Gives each rank a share of the fields of a data set (share_fields()), and puts the shares together on all ranks.
+/// With one rank, or a data set that is read whole, it leaves everything as it is.
+class ShareExchange {
  public:
-  /// `ranks` outlives it.
-  BandExchange(comm::Communicator& ranks, const Dataset& dataset);
+  /// For batches of these parts, the same on all ranks. `ranks` outlives it.
+  ShareExchange(comm::Communicator& ranks, const Dataset& dataset, const Parts& parts);
 
-  /// The rows that this rank reads, maybe none; nothing where samples are read whole.
-  std::optional<Range> own() const;
-  /// `band` [n, channels, own rows, width] becomes [n, channels, all rows, width], on the device of the communicator.
-  /// Collective over the ranks.
-  at::Tensor join(const at::Tensor& band);
+  /// What this rank reads, maybe nothing of it; no value where samples are read whole.
+  std::optional<FieldShare> own() const;
+  /// What of the batch is a share becomes whole, on the device of the communicator. Collective over the ranks.
+  Batch join(Batch batch);
 
  private:
+  at::Tensor join(const at::Tensor& share, const std::vector<int64_t>& sources);
+
   comm::Communicator& ranks_;
-  std::vector<Range> bands_;  // rows of each rank; empty: samples are read whole
-  TensorPool pool_;           // of host tensors
+  FieldCuts cuts_;
+  std::vector<FieldShare> shares_;  // of each rank; empty: samples are read whole
+  TensorPool pool_;                 // of host tensors
 };
 
 struct StepInputOptions {
@@ -61,7 +63,7 @@ struct StepInputOptions {
 };
 
 /// Joins data set, sampler and loader. Steps are opened one after the other from `start` on. The ranks of a replica's
-/// stage read a band of the rows each, where the data set can be read so, and exchange them: each byte is read once.
+/// stage read a share of the fields each, where the data set can be read so, and exchange them: each byte is read once.
 class StepInput {
  public:
   /// `dataset` and `tensor` (the ranks of this replica's stage) outlive it. A rank that needs no part reads nothing.
@@ -84,11 +86,10 @@ class StepInput {
 
  private:
   NextBatch read_now(const EpochPlan& plan, int64_t step);
-  Batch join_bands(Batch batch);
 
   const Dataset& dataset_;
   ReplicaShare share_;
-  BandExchange bands_;
+  ShareExchange shares_;
   Parts parts_;
   std::unique_ptr<PrefetchLoader> loader_;  // null where the main thread reads or nothing is read
   std::unique_ptr<DeviceCopies> copies_;    // of what it gives

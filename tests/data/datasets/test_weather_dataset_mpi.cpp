@@ -150,7 +150,7 @@ TEST_CASE("weather: normalized pairs, from every kind of file in every way") {
       CHECK(dataset.input_shape() == std::vector<int64_t>{kChannels, kHeight, kWidth});
       CHECK(dataset.channel_names() == std::vector<std::string>{"u", "v", "h"});
       CHECK(dataset.background_reads() == (mode == IoMode::kAuto || mode == IoMode::kDirect));
-      CHECK(dataset.band_unit() == (gzip > 0 ? kHeight : 1));
+      CHECK(dataset.cuts().row_unit == (gzip > 0 ? kHeight : 1));
       const Batch batch = dataset.read(samples, {}, 0);
       CHECK(batch.samples == samples);
       CHECK((batch.inputs.scalar_type() == at::kFloat));
@@ -173,7 +173,7 @@ TEST_CASE("weather: normalized pairs, from every kind of file in every way") {
         check_stored(dataset, samples, batch);
       }
       for (const Range& band : {Range{0, 2}, Range{1, kHeight}, Range{3, 3}}) {
-        const Batch part = dataset.read(samples, {.band = band}, 0);
+        const Batch part = dataset.read(samples, {.share = FieldShare{.rows = band}}, 0);
         CHECK(at::equal(part.inputs, batch.inputs.narrow(2, band.begin, band.size())));
         CHECK(at::equal(part.targets, batch.targets.narrow(2, band.begin, band.size())));
       }

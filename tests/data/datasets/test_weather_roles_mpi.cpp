@@ -125,7 +125,7 @@ TEST_CASE("weather roles: inputs, states and targets are these channels of these
     CHECK(at::equal(normalized(stored.inputs, stored.scaling), batch.inputs));
     CHECK(at::equal(normalized(stored.states, stored.target_scaling), batch.states));
     CHECK(at::equal(normalized(stored.targets, stored.target_scaling), batch.targets));
-    const Batch band = dataset.read(samples, {.state = true, .band = Range{2, 5}}, 0);
+    const Batch band = dataset.read(samples, {.state = true, .share = FieldShare{.rows = {2, 5}}}, 0);
     CHECK(at::equal(band.inputs, batch.inputs.narrow(2, 2, 3)));
     CHECK(at::equal(band.states, batch.states.narrow(2, 2, 3)));
     CHECK(at::equal(band.targets, batch.targets.narrow(2, 2, 3)));

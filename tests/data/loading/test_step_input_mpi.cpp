@@ -107,7 +107,7 @@ TEST_CASE("step input: the ranks of a replica read each byte once, and all have 
       mesh::DeviceMesh mesh = make_mesh(group, tp);
       for (const data::IoMode mode : {data::IoMode::kDirect, data::IoMode::kIndependent, data::IoMode::kCollective}) {
         const data::WeatherOptions options{.folder = folder.path(), .global_means = {}, .global_stds = {}, .io = mode};
-        CHECK(data::WeatherDataset(group, options).band_unit() == layout.band_unit);
+        CHECK(data::WeatherDataset(group, options).cuts().row_unit == layout.band_unit);
         const Reading reading = read_all(group, mesh, options, {}, 5);
         if (mode != data::IoMode::kDirect) {
           continue;
