@@ -168,7 +168,7 @@ class HourDayFields {
     if (const int64_t bad = normalize_field(fields, normalization_, normalised); bad >= 0) {
       const int64_t points = fields.size(1) * fields.size(2);
       throw Error(ErrorClass::kBadData,
-                  str(file_.path, ": '", shown(layout().dataset_of(bad / points)), "' is not finite (",
+                  str(file_.path, ": '", shown(layout().array_of(bad / points).name), "' is not finite (",
                       fields.view(-1)[bad].item<double>(), ") at ", hours_[static_cast<size_t>(hour)], " hours, day ",
                       days_[static_cast<size_t>(day)], " of the year, row ", bad % points / fields.size(2), ", column ",
                       bad % fields.size(2)),
