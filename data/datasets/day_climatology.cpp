@@ -97,9 +97,13 @@ FieldVariable at_one_time(const FieldVariable& variable, const OpenedFile& file,
   return one;
 }
 
-// Without the names that this file does not have: they are of the data.
-std::string names_of_file(const std::string& pairs, const std::vector<FieldVariable>& variables) {
+// Of FieldQuery::variables what the first file has: the rest is of the data.
+std::string names_of_file(const std::string& pairs, const std::string& path) {
   std::vector<std::string> kept = names_in(pairs);
+  if (kept.empty()) {
+    return "";
+  }
+  const std::vector<FieldVariable> variables = OpenedFile(list_weather_files(path).front()).variables();
   std::erase_if(kept, [&](const std::string& pair) {
     const std::string theirs = pair.substr(pair.find('=') + 1);
     return std::none_of(variables.begin(), variables.end(), [&](const FieldVariable& v) { return v.name == theirs; });
@@ -205,9 +209,7 @@ class HourDayFields {
                       " has a variable for each quantity, and the channels of the data ", "have no names"),
                   "name them with --channels, or take a climatology of data stats --climatology");
     }
-    FieldQuery known = query;
-    known.variables = names_of_file(query.variables, all);
-    const std::vector<ChannelPlace> places = find_channels(query.channels, known, all, file_.path);
+    const std::vector<ChannelPlace> places = find_channels(query.channels, query, all, file_.path);
     const ArrayLayout joined = join_arrays(
         places, whole, [&](const FieldVariable& variable) { return file.inspect(variable); }, file_.path);
     for (const ArrayLayout& array : joined.arrays) {
@@ -330,9 +332,13 @@ DayClimatology::Key DayClimatology::key_of(const DayTime& time) {
 DayClimatology::DayClimatology(const comm::MpiGroup& group, const std::string& path, const FieldQuery& query,
                                const WeatherTimes& fields)
     : path_(path) {
-  comm::agreed_on_rank_0(group, [&] { require_climatology(path); });
   const Range predicted = fields.channels().predicted();
   FieldQuery of_path = query;
+  comm::agreed_on_rank_0(group, [&] {
+    require_climatology(path);
+    of_path.variables = names_of_file(query.variables, path);
+  });
+  of_path.variables = group.broadcast(std::move(of_path.variables), 0);
   of_path.channels = part_of_names(fields.given_channels(), predicted);
   by_hour_ = HourDayFields::open(group, path, of_path, part_of(fields.normalization(), predicted));
   if (!by_hour_) {

@@ -22,10 +22,10 @@ class HourDayFields;
 /// be the other way round than the data's.
 class DayClimatology {
  public:
-  /// Of what `fields` predicts: its channels by name, where they have names, in its normalised units. Collective over
-  /// `group` (which outlives the object); errors are agreed: Error(kMissingInput) where `path` is not there, those of
-  /// WeatherTimes and find_channels(), Error(kBadData) where it has no dates, a day and hour twice, or is of another
-  /// grid, shape or unit.
+  /// Of what `fields` predicts: its channels by name, where they have names, in its normalised units. What of
+  /// FieldQuery::variables is not there is of the data. Collective over `group` (which outlives the object); errors are
+  /// agreed: Error(kMissingInput) where `path` is not there, those of WeatherTimes and find_channels(), Error(kBadData)
+  /// where it has no dates, a day and hour twice, or is of another grid, shape or unit.
   DayClimatology(const comm::MpiGroup& group, const std::string& path, const FieldQuery& query,
                  const WeatherTimes& fields);
   ~DayClimatology();

@@ -218,8 +218,8 @@ class Scores(Trial):
 
     def check_others(self, told):
         """The same climatology stored otherwise."""
-        for path in ("turned.nc", "by-hour.zarr", "by-hour.nc"):
-            other = self.scores("--scores", "weatherbench", "--climatology", path, ranks=2)
+        for path, *words in (("days.nc", "--variables", "u10=u10"), ["turned.nc"], ("by-hour.zarr", "--variables", "u10=u10"), ["by-hour.nc"]):
+            other = self.scores("--scores", "weatherbench", "--climatology", path, *words, ranks=2)
             for a, b in zip(told["leads"], other["leads"], strict=True):
                 for name in SCORES:
                     one, two = (numpy.array(list(scores[name].values())) for scores in (a, b))
