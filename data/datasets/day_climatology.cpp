@@ -14,6 +14,7 @@
 #include <limits>
 #include <set>
 #include <system_error>
+#include <tuple>
 
 #include "data/datasets/static_fields.h"
 #include "data/hdf5/hdf5_fields.h"
