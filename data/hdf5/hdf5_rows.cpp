@@ -158,8 +158,8 @@ class CollectiveRowReader : public RowReader {
     });
   }
 
-  // One file after the other, in each as many rounds of one row as the rank that wants most of it has rows. All ranks
-  // have as many boxes.
+  // One file after the other, in each as many rounds of one row as the rank that wants most of it has rows, and as many
+  // boxes as that with most has: some want no channel of this dataset.
   void read(std::span<const RowRead> rows, std::span<const RowBox> boxes, const Arrived& arrived) override {
     std::map<int64_t, std::vector<const RowRead*>> by_file;
     for (const RowRead& row : rows) {
@@ -188,7 +188,8 @@ class CollectiveRowReader : public RowReader {
   void read_file(int64_t number, const std::vector<const RowRead*>& rows, std::span<const RowBox> boxes) {
     const RowFile& file = files_[static_cast<size_t>(number)];
     const auto num_rows = static_cast<int64_t>(rows.size());
-    const int64_t num_rounds = group_.max(num_rows);
+    const int64_t num_rounds = group_.max(num_rows), num_boxes = group_.max(std::ssize(boxes));
+    const RowBox of_nothing = RowBox::whole(file.layout);
     comm::agreed(group_, [&] {
       const comm::CollectiveScope scope(*watched_, "data", "collective HDF5 read", num_rows * bytes_of(file, boxes));
       const auto opened = open_.get(number, [&] {
@@ -198,9 +199,12 @@ class CollectiveRowReader : public RowReader {
       const Hid transfer = collective_transfer();
       std::optional<Error> error;  // kept until the last round: the other ranks wait in the later ones
       for (int64_t round = 0; round < num_rounds; ++round) {
-        for (const RowBox& box : boxes) {
+        for (int64_t i = 0; i < num_boxes; ++i) {
+          const bool is_wanted = i < std::ssize(boxes);
+          const RowBox& box = is_wanted ? boxes[static_cast<size_t>(i)] : of_nothing;
+          const RowRead* const row = is_wanted && round < num_rows ? rows[static_cast<size_t>(round)] : nullptr;
           try {
-            read_row(*opened, file, box, round < num_rows ? rows[static_cast<size_t>(round)] : nullptr, transfer.get());
+            read_row(*opened, file, box, row, transfer.get());
           } catch (const Error& e) {
             error = error.value_or(e);
           }

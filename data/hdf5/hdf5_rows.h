@@ -21,7 +21,7 @@ namespace vit_hybrid::data {
 std::unique_ptr<RowReader> make_independent_row_reader(std::vector<RowFile> files);
 
 /// Any layout but joined ones; read() is collective over `group` (which outlives the reader), also for ranks that want
-/// no rows, with as many boxes on all ranks. Errors are agreed.
+/// no rows or boxes. Errors are agreed.
 std::unique_ptr<RowReader> make_collective_row_reader(const comm::MpiGroup& group, std::vector<RowFile> files,
                                                       MpiIoHints hints = {});
 

@@ -16,6 +16,7 @@
 #include "data/datasets/weather_dataset.h"
 #include "data/generate/weather_files.h"
 #include "data/loading/step_input.h"
+#include "data/tools/repack_files.h"
 #include "parallel/comm/mpi/mpi_group.h"
 #include "parallel/mesh/device_mesh.h"
 #include "src/base/error.h"
@@ -166,7 +167,7 @@ void check_dealt_cases(const comm::MpiGroup& group) {
   const FieldRoles past = {.history = 2, .forcings = {}, .diagnostics = "tp"};
   const testing::ScratchFolder folder(group);
   const std::string store = folder.file("a.zarr"), files = folder.file("files"), netcdf = folder.file("netcdf"),
-                    planes = folder.file("planes");
+                    planes = folder.file("planes"), repacked = folder.file("repacked");
   testing::on_rank_0(group, [&] {
     for (const std::string& made : {files, netcdf, planes}) {
       std::filesystem::create_directory(made);
@@ -181,6 +182,8 @@ void check_dealt_cases(const comm::MpiGroup& group) {
   });
   write_store(group, WeatherFormat::kZarr, store);
   write_store(group, WeatherFormat::kNetcdf, netcdf + "/1990.nc");
+  repack_files(group, {.inputs = {netcdf}, .out = repacked, .dataset = "z", .layout = RepackLayout::kSampleChunks},
+               [](const std::string&) {});
   check_dealt_case(group, {"store, all roles", options_of_roles(store, all, "u10,t2m,z:500:850"), false, 5});
   check_dealt_case(group, {"store, plain", options_of_roles(store, {}, "t2m,z:500:1000,u10"), false, 3});
   check_dealt_case(group, {"store, one variable", options_of_roles(store, {}, "z:500:850:1000"), false, 1});
@@ -190,7 +193,10 @@ void check_dealt_cases(const comm::MpiGroup& group) {
   for (const IoMode io : {IoMode::kDirect, IoMode::kIndependent, IoMode::kCollective}) {
     DealtCase named{"one chunk of all channels", options_of_roles(files, past, "u10,t2m,z500"), false, 1};
     DealtCase plain{"planes", options_of_roles(planes, {}, ""), false, 7};
-    named.options.io = plain.options.io = io;
+    // Not all ranks want something of each variable.
+    DealtCase mixed{"a variable of one chunk", options_of_roles(repacked, past, "u10,t2m,z:500:850"), false, 4};
+    named.options.io = plain.options.io = mixed.options.io = io;
+    check_dealt_case(group, mixed);
     check_dealt_case(group, named);
     check_dealt_case(group, plain);
   }
