@@ -72,7 +72,12 @@ int64_t data_bytes(const RunConfig& config, const ReplicaPlan& replica, ModelPla
                       (adds ? converted(present, policy.master) + target * size_of(policy.master) : 0);
   const int64_t in_flight = replica.schedule.peak_in_flight[static_cast<size_t>(place.stage)];
   const int64_t read_ahead = compute.read_ahead;
-  const int64_t training = read_ahead * batch + in_flight * (batch + own);
+  // Tensor ranks that share the reading of files hold, beside the batch that they join, their own share of it and what
+  // the others have read of one of its tensors; what is read ahead is shares.
+  const int64_t tp = config.data.kind == DataKind::kHdf5 && config.is_forecast() ? config.parallel.tp : 1;
+  const int64_t joined = (read_ahead + 1) * batch + (tp - 1) * std::max(input, target) * size_of(at::kFloat);
+  const int64_t ahead = std::max(read_ahead * batch, tp > 1 ? joined / tp : 0);
+  const int64_t training = ahead + in_flight * (batch + own);
   // What is read ahead of training stays while validation reads ahead, too; of files also the memory of the batches in
   // work, which their data set keeps for the next ones.
   const bool validates = config.data.has_validation();
