@@ -7,7 +7,9 @@
 // or gzip), `library` is what the library that this program is linked with makes of the same chunks, already in
 // memory. One line a way: its name, GB/s (median of ROUNDS, 5). The ways take turns, round by round; `rows/library` and
 // `samples/library` are medians of the rounds' ratios of speeds, by the clock and by the processor's time, which
-// other programs on the machine disturb less.
+// other programs on the machine disturb less. On several ranks these are one replica, whose tensor ranks share the
+// reading of each sample without reading ahead: as they do it, and with one of them reading all. GB/s of samples that
+// all ranks have then, and each rank's processor time in reading.
 // compare_stores.py sets them beside pread, numcodecs, and zarr-python with a DataLoader.
 #include <ATen/ops/empty.h>
 #include <blosc.h>
@@ -16,8 +18,10 @@
 #include <zstd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -29,9 +33,11 @@
 #include "data/datasets/weather_dataset.h"
 #include "data/datasets/year_files.h"
 #include "data/loading/prefetch_loader.h"
+#include "data/loading/step_input.h"
 #include "data/reading/box_runs.h"
 #include "data/reading/chunk_rows.h"
 #include "parallel/comm/mpi/mpi_session.h"
+#include "parallel/mesh/device_mesh.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
 #include "src/base/timer.h"
@@ -226,6 +232,67 @@ std::optional<Way> library_way(const RowFile& file) {
              }};
 }
 
+// Notes the processor's time of reading, and may say that nothing can be shared.
+class NotedDataset : public Dataset {
+ public:
+  NotedDataset(const Dataset& dataset, bool is_shared) : dataset_(dataset), cuts_(dataset.cuts()) {
+    if (!is_shared) {
+      cuts_.row_unit = cuts_.rows;
+      cuts_.units = {{{0, cuts_.units.back().channels.end}, 1}};
+    }
+  }
+  int64_t size() const override { return dataset_.size(); }
+  std::vector<int64_t> input_shape() const override { return dataset_.input_shape(); }
+  std::vector<int64_t> target_shape() const override { return dataset_.target_shape(); }
+  std::vector<std::string> channel_names() const override { return dataset_.channel_names(); }
+  bool background_reads() const override { return true; }
+  FieldCuts cuts() const override { return cuts_; }
+  Batch read(std::span<const int64_t> samples, Parts parts, int64_t epoch) const override {
+    const std::clock_t begin = std::clock();
+    Batch batch = dataset_.read(samples, parts, epoch);
+    seconds_ += static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+    return batch;
+  }
+  double seconds() const { return seconds_; }
+
+ private:
+  const Dataset& dataset_;
+  FieldCuts cuts_;
+  mutable double seconds_ = 0.0;
+};
+
+void measure_shared(const comm::MpiGroup& world, const WeatherDataset& dataset, bool is_shared, int rounds) {
+  mesh::DeviceMesh mesh(mesh::ParallelDims(1, world.size(), 1), world, c10::Device(at::kCPU));
+  const auto sampler = std::make_shared<DistributedSampler>(
+      SamplerOptions{.num_samples = dataset.size(), .global_batch_size = 1, .order = SampleOrder::kInOrder});
+  const NotedDataset noted(dataset, is_shared);
+  std::vector<double> seconds;
+  for (int round = 0; round <= rounds; ++round) {
+    const Timer timer;
+    StepInput input(noted, sampler, mesh.tensor(), {.num_steps = dataset.size(), .loader = {.num_threads = 0}});
+    const EpochPlan plan = sampler->epoch(0);
+    for (int64_t step = 0; step < plan.num_steps(); ++step) {
+      input.open_step(plan, step)();
+    }
+    if (round > 0) {  // the first one fills caches and pools
+      seconds.push_back(timer.seconds());
+    }
+  }
+  const auto shape = dataset.input_shape();
+  const int64_t values = 2 * dataset.size() * shape[0] * shape[1] * shape[2];  // inputs and targets
+  for (int rank = 0; rank < world.size(); ++rank) {
+    const int64_t microseconds =
+        world.sum(rank == world.rank() ? std::llround(noted.seconds() / (rounds + 1) * 1e6) : 0);
+    if (world.rank() == 0) {
+      print_value(str("rank ", rank, ", processor seconds"), static_cast<double>(microseconds) / 1e6);
+    }
+  }
+  if (world.rank() == 0) {
+    print_value(is_shared ? "shared" : "one rank reads",
+                static_cast<double>(values) * sizeof(float) / median(seconds) / 1e9);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -241,11 +308,15 @@ int main(int argc, char** argv) {
     options.fields.channels = argv[2];
     const RowSource source(session.world(), list_weather_files(options.folder), options.fields, IoMode::kDirect);
     const WeatherDataset dataset(session.world(), options);
+    if (session.world().size() > 1) {
+      measure_shared(session.world(), dataset, false, rounds);
+      measure_shared(session.world(), dataset, true, rounds);
+    }
     std::vector<Way> ways = {rows_of(source), samples_of(dataset)};
     if (auto library = library_way(source.files().front())) {
       ways.push_back(std::move(*library));
     }
-    for (int threads = 1; threads <= kMostThreads; ++threads) {
+    for (int threads = 1; session.world().size() == 1 && threads <= kMostThreads; ++threads) {
       measure(ways, threads, rounds);
     }
   }
