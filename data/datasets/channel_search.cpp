@@ -78,6 +78,19 @@ std::vector<std::string> split_at(const std::string& text, char separator) {
   return parts;
 }
 
+// Of a unit that is written out.
+std::string symbol_of(const std::string& word) {
+  static const std::map<std::string, std::string> kSymbols = {
+      {"Kelvin", "K"},     {"kelvin", "K"},     {"degK", "K"},
+      {"Celsius", "degC"}, {"celsius", "degC"}, {"degree_Celsius", "degC"},
+      {"meter", "m"},      {"metre", "m"},      {"meters", "m"},
+      {"metres", "m"},     {"second", "s"},     {"seconds", "s"},
+      {"sec", "s"},        {"pascal", "Pa"},    {"Pascal", "Pa"},
+      {"percent", "%"}};
+  const auto known = kSymbols.find(word);
+  return known == kSymbols.end() ? word : known->second;
+}
+
 // The powers of the words in a unit, none of which is 0; a text that is no product of powers is one word.
 std::map<std::string, int> powers_of_unit(const std::string& unit) {
   if (unit.starts_with('(') || unit == "~" || unit == "dimensionless") {
@@ -108,7 +121,7 @@ std::map<std::string, int> powers_of_unit(const std::string& unit) {
       return {{unit, 1}};
     }
     if (!word.empty()) {
-      powers[word] += sign * power;
+      powers[symbol_of(word)] += sign * power;
     }
     sign = 1;
   }
@@ -185,7 +198,7 @@ class Search {
 
   void require_own_names() const {
     for (const auto& [mine, theirs] : own_names_) {
-      if (!is_there(theirs) && missing_ == MissingChannels::kRefuse) {
+      if (!is_there(theirs)) {
         throw Error(ErrorClass::kBadData,
                     str(where_, " has no variable '", shown(theirs), "', which --variables calls ", shown(mine)),
                     variables_text(variables_));
@@ -443,7 +456,9 @@ std::vector<ChannelPlace> find_channels(const std::string& channels, const Field
                                         std::span<const FieldVariable> variables, const std::string& where,
                                         MissingChannels missing) {
   const Search search(query, variables, where, missing);
-  search.require_own_names();
+  if (missing == MissingChannels::kRefuse) {
+    search.require_own_names();
+  }
   std::vector<ChannelPlace> found;
   for (const std::string& entry : split_channels(channels)) {
     if (entry.empty()) {
@@ -465,6 +480,9 @@ std::vector<ChannelPlace> find_channels(const std::string& channels, const Field
       }
       found.push_back(std::move(place));
     }
+  }
+  if (std::all_of(found.begin(), found.end(), [](const ChannelPlace& place) { return place.is_there; })) {
+    search.require_own_names();  // else what is not here may be that of another file
   }
   return found;
 }

@@ -1,6 +1,8 @@
 // Weights and checks of latitudes and longitudes, CF times, and the recognition of a file's order.
 #include "data/datasets/coordinates.h"
 
+#include <xxhash.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -405,7 +407,20 @@ TimeAxis time_axis(const std::vector<double>& times, const std::string& units, c
   }
   TimeAxis axis{TimeAxis::Kind::kDates, dates->seconds(times.front()), dates->seconds(times.back()), dates->calendar};
   find_gaps(times, dates->unit, axis);
+  std::vector<int64_t> seconds;
+  std::transform(times.begin(), times.end(), std::back_inserter(seconds),
+                 [&](double time) { return std::llround(dates->seconds(time)); });
+  axis.digest = XXH3_64bits(seconds.data(), seconds.size() * sizeof(int64_t));
   return axis;
+}
+
+std::vector<double> times_of_seconds(std::vector<double> seconds, const StoredTimes& like) {
+  const auto dates = date_units(like.units, like.calendar);
+  VH_ASSERT(dates, like.units);
+  for (double& time : seconds) {
+    time = (time - dates->base) / dates->unit;
+  }
+  return seconds;
 }
 
 std::vector<double> seconds_of_times(const StoredTimes& times, const TimeAxis& axis) {

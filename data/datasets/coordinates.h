@@ -89,6 +89,7 @@ struct TimeAxis {
   double interval = 0;             ///< of kDates: whole seconds between rows, the mean without gaps; 0 for a single row
   std::vector<int64_t> gaps = {};  ///< rows that do not come one interval after the row before (months count as one)
   std::string simulation = {};     ///< the attribute kSimulation
+  uint64_t digest = 0;             ///< of kDates: of all times to a second
   bool operator==(const TimeAxis&) const = default;
 };
 
@@ -119,6 +120,9 @@ TimeAxis checked_time_axis(const StoredTimes& times, const std::string& where);
 /// The seconds since the begin of 1970 of each of the times, whose time_axis() `axis` is, of dates: those of which the
 /// axis has the first and the last.
 std::vector<double> seconds_of_times(const StoredTimes& times, const TimeAxis& axis);
+
+/// Seconds since the begin of 1970 in the units and the calendar, of dates, that `like` has.
+std::vector<double> times_of_seconds(std::vector<double> seconds, const StoredTimes& like);
 
 /// A date as climatologies count it.
 struct DayTime {

@@ -32,6 +32,7 @@ namespace {
 
 constexpr const char* kClimatologyHint =
     "needed is a field for each day of a leap year at each hour of the data: data stats --climatology makes it";
+constexpr int64_t kDaysOfLeapYear = 366;
 constexpr const char* kHour = "hour";
 constexpr const char* kDayOfYear = "dayofyear";
 
@@ -197,6 +198,12 @@ class HourDayFields {
     std::vector<FieldVariable> all, whole;
     for (const FieldVariable& variable : file.variables()) {
       if (is_by_hour_and_day(variable)) {
+        if (std::min(dim_named(variable, kHour), dim_named(variable, kDayOfYear)) != 0) {
+          throw Error(ErrorClass::kBadData,
+                      str("the climatology ", file_.path, ": '", shown(variable.name), "' has the dims ",
+                          shown(join(variable.dim_names))),
+                      "hour or dayofyear is the first of them, the others are in any order");
+        }
         FieldVariable& own = whole.emplace_back(variable);
         all.push_back(at_one_time(variable, file, own));
       }
@@ -354,16 +361,31 @@ DayClimatology::DayClimatology(const comm::MpiGroup& group, const std::string& p
   });
   if (!by_hour_) {
     add_rows(group);
-    return;
   }
   comm::agreed(group, [&] {
-    for (size_t hour = 0; hour < by_hour_->hours().size(); ++hour) {
+    for (size_t hour = 0; by_hour_ && hour < by_hour_->hours().size(); ++hour) {
       for (size_t day = 0; day < by_hour_->days().size(); ++day) {
         add({.day_of_year = std::llround(by_hour_->days()[day]), .seconds = by_hour_->hours()[hour] * kSecondsOfHour},
             static_cast<int64_t>(hour), static_cast<int64_t>(day));
       }
     }
+    require_all_days();
   });
+}
+
+void DayClimatology::require_all_days() const {
+  std::map<int64_t, int64_t> days;  // at each second of the day
+  for (const auto& [key, field] : rows_) {
+    ++days[key.second];
+  }
+  for (const auto& [second, count] : days) {
+    if (count != kDaysOfLeapYear) {
+      throw Error(ErrorClass::kBadData,
+                  str("the climatology ", path_, " has ", counted(count, "day"), " of the year at ",
+                      static_cast<double>(second) / kSecondsOfHour, " hours, not all ", kDaysOfLeapYear),
+                  kClimatologyHint);
+    }
+  }
 }
 
 DayClimatology::~DayClimatology() = default;

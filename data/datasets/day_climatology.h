@@ -40,6 +40,7 @@ class DayClimatology {
   static Key key_of(const DayTime& time);
   void add(const DayTime& time, int64_t first, int64_t second);
   void add_rows(const comm::MpiGroup& group);
+  void require_all_days() const;
   void require_fields(const std::vector<int64_t>& shape, const Grid& grid, const std::vector<std::string>& units,
                       const WeatherTimes& fields);
 

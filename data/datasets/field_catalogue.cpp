@@ -42,16 +42,17 @@ std::vector<int64_t> chunk_of_field(const std::vector<ArrayLayout>& arrays, cons
       str("name what is wanted of its variables with --channels u10,t2m,z500,...: ", variables_text(variables)));
 }
 
-void require_same(const ArrayLayout& first, const ArrayLayout& other, const std::string& where) {
+// `grid` is what is known of the points of the arrays before `other`, of which `first` is one.
+void require_same(const ArrayLayout& first, const Grid& grid, const ArrayLayout& other, const std::string& where) {
   if (first.num_rows() != other.num_rows() || first.times != other.times) {
     throw Error(ErrorClass::kBadData,
                 str(where, ": the variables ", first.name, " (", first.num_rows(), " times) and ", other.name, " (",
                     other.num_rows(), " times) have other times"),
                 "all channels of a file have the same times");
   }
-  if (!same_grid(first.grid, other.grid)) {
+  if (!same_grid(grid, other.grid)) {
     throw Error(ErrorClass::kBadData,
-                str(where, ": the variable ", first.name, " has ", grid_text(first.grid), ", ", other.name, " has ",
+                str(where, ": the variable ", first.name, " has ", grid_text(grid), ", ", other.name, " has ",
                     grid_text(other.grid)),
                 "all channels have the same points in the same order");
   }
@@ -168,7 +169,7 @@ ArrayLayout join_arrays(std::span<const ChannelPlace> channels, std::span<const 
   std::vector<std::string> array_names;
   bool is_packed = false;
   for (const ArrayLayout& array : field.arrays) {
-    require_same(first, array, where);
+    require_same(first, field.grid, array, where);
     is_packed = is_packed || array.type != first.type || !array.packing.is_identity();
     field.grid = joined_grid(field.grid, array.grid);
     array_names.push_back(array.name);
@@ -224,6 +225,9 @@ ArrayLayout inspect_channels(const std::string& channels, const FieldQuery& quer
   none.times = none.arrays.front().times;
   none.chosen = none.arrays.front().chosen;
   none.file_bytes = none.arrays.front().file_bytes;
+  std::vector<std::string> names;
+  std::transform(places.begin(), places.end(), std::back_inserter(names), [](const auto& place) { return place.name; });
+  none.attribute = join(names, ",");
   return none;
 }
 
@@ -248,7 +252,7 @@ void add_channels(RowFile& fields, const RowFile& more) {
             [](const ChannelRun& a, const ChannelRun& b) { return a.channel < b.channel; });
   const std::string where = str(fields.path, " and ", more.path);
   for (const ArrayLayout& array : more.layout.arrays) {
-    require_same(to.arrays.front(), array, where);
+    require_same(to.arrays.front(), to.grid, array, where);
     to.arrays.push_back(array);
     to.arrays.back().file = more.path;
   }
@@ -262,6 +266,33 @@ void add_channels(RowFile& fields, const RowFile& more) {
   to.type = to.type == more.layout.type ? to.type : at::kFloat;
   to.grid = joined_grid(to.grid, more.layout.grid);
   to.chunk = chunk_of_field(to.arrays, to.shape);
+}
+
+// A file without some channel: another one may have it at other dates.
+[[noreturn]] void refuse_lacking(const RowFile& file, const std::vector<RowFile>& all, const FieldQuery& query) {
+  const std::vector<std::string> names = split_channels(file.layout.attribute);
+  const auto has = [](const RowFile& of, int64_t channel) { return &of.layout.array_of(channel) != &of.layout; };
+  const auto span = [](const RowFile& of) {
+    const TimeAxis& times = of.layout.times;
+    return times.kind == TimeAxis::Kind::kDates
+               ? str(time_text(times, times.first), " to ", time_text(times, times.last), ", ",
+                     counted(of.layout.num_rows(), "time"))
+               : "no dates";
+  };
+  for (int64_t channel = 0; channel < std::ssize(names); ++channel) {
+    const auto other = std::find_if(all.begin(), all.end(), [&](const RowFile& of) {
+      return of.layout.storage == ArrayLayout::Storage::kJoined && has(of, channel);
+    });
+    if (!has(file, channel) && other != all.end()) {
+      throw Error(ErrorClass::kBadData,
+                  str("no file has the channel '", shown(names[static_cast<size_t>(channel)]), "' for all times of ",
+                      file.path, " (", span(file), "); ", other->path_of(other->layout.array_of(channel)),
+                      " has it for others (", span(*other), ")"),
+                  "files of different channels are taken together where their dates are the same, row by row");
+    }
+  }
+  inspect_fields(file.path, query);  // throws, with the nearest names
+  VH_ASSERT(false, file.path);
 }
 
 ArrayLayout inspect_all_rows(const std::string& path, const FieldQuery& query, MissingChannels missing, bool is_whole) {
@@ -334,12 +365,7 @@ std::vector<RowFile> join_files(std::vector<RowFile> files, const FieldQuery& qu
     }
   }
   if (const auto lacking = std::find_if_not(joined.begin(), joined.end(), has_all); lacking != joined.end()) {
-    try {
-      inspect_fields(lacking->path, query);
-    } catch (const Error& error) {
-      const char* others = "; a file of other channels beside it must have the same dates";
-      throw Error(error.error_class(), error.message(), error.hint() + (files.size() > 1 ? others : ""));
-    }
+    refuse_lacking(*lacking, joined, query);
   }
   return joined;
 }

@@ -396,10 +396,27 @@ int64_t WeatherTimes::size() const {
                          [](int64_t sum, const Range& run) { return sum + run.size(); });
 }
 
-std::optional<StoredTimes> WeatherTimes::times_of_arrays(int64_t row) const {
-  const RowFile& file = file_of(row);
-  const std::vector<ArrayLayout>& arrays = file.layout.arrays;
-  return arrays.empty() ? std::nullopt : std::optional(stored_times(file.path, arrays.front().name));
+std::optional<StoredTimes> WeatherTimes::times_of_arrays(Range rows) const {
+  std::optional<StoredTimes> all;
+  for (int64_t row = rows.begin; row < rows.end && !file_of(row).layout.arrays.empty();) {
+    const RowFile& file = file_of(row);
+    StoredTimes times = stored_times(file.path, file.layout.arrays.front().name);
+    const RowSource::Place place = in_file(row);
+    const int64_t end = std::min(place.row + rows.end - row, file.layout.num_rows());
+    if (all) {  // its rows go on with those before, so that both have dates
+      times.values = times_of_seconds(seconds_of_times(times, file.layout.times), *all);
+    }
+    if (!times.values.empty()) {
+      times.values = {times.values.begin() + place.row, times.values.begin() + end};
+    }
+    if (all) {
+      all->values.insert(all->values.end(), times.values.begin(), times.values.end());
+    } else {
+      all = std::move(times);
+    }
+    row += end - place.row;
+  }
+  return all;
 }
 
 WeatherTimes::Place WeatherTimes::place(int64_t index) const {

@@ -161,9 +161,9 @@ class WeatherTimes {
   std::vector<int64_t> input_shape() const { return {channels_.inputs(), shape_[1], shape_[2]}; }
   std::vector<int64_t> target_shape() const { return {channels_.outputs(), shape_[1], shape_[2]}; }
   const std::vector<std::string>& channel_names() const { return names_; }  ///< of what is predicted
-  /// Of the file of a row whose channels lie in arrays of their own: the times of these. Else nothing: a dataset of
-  /// states has its own scales.
-  std::optional<StoredTimes> times_of_arrays(int64_t row) const;
+  /// The times of rows whose channels lie in arrays of their own, as the file of the first one has them, and in its
+  /// units those of files behind it. Nothing of a dataset of states, which has its own scales. On this rank alone.
+  std::optional<StoredTimes> times_of_arrays(Range rows) const;
   /// Those of rows as the files name them, separated by commas; empty where none does.
   const std::string& given_channels() const { return given_channels_; }
   /// Likewise their units (told_units()).

@@ -140,16 +140,35 @@ void refuse_grib(const std::string& path) {
   }
 }
 
-// Of dates: that of the first file with two rows, else that from most files to the next one.
+// Of dates: the mean of the steps in the files and between them that are as long as those of the first file with two
+// rows, else of those from file to file that are as long as most. Months are of different lengths.
 double usual_interval(const std::vector<RowFile>& files) {
   std::vector<double> firsts;
+  double expected = 0.0;
   for (const RowFile& file : files) {
-    if (file.layout.times.interval != 0.0) {
-      return file.layout.times.interval;
-    }
+    expected = expected == 0.0 ? file.layout.times.interval : expected;
     firsts.push_back(file.layout.times.first);
   }
-  return time_axis(firsts, "seconds since 1970-01-01", "").interval;
+  if (expected == 0.0) {
+    return time_axis(firsts, "seconds since 1970-01-01", "").interval;
+  }
+  double sum = 0.0, count = 0.0;
+  const auto add = [&](double interval, double steps) {
+    if (is_same_interval(interval, expected)) {
+      sum += interval * steps;
+      count += steps;
+    }
+  };
+  const TimeAxis* before = nullptr;
+  for (const RowFile& file : files) {
+    const TimeAxis& times = file.layout.times;
+    add(times.interval, static_cast<double>(file.layout.num_rows() - 1 - std::ssize(times.gaps)));
+    if (before != nullptr) {
+      add(times.first - before->last, 1.0);
+    }
+    before = &times;
+  }
+  return count > 0.0 ? std::round(sum / count) : expected;
 }
 
 // Whether the rows of a file go on with those of the file before it.

@@ -41,6 +41,7 @@ void for_each_value(Layout& layout, const Use& use) {
   use(layout.times.interval);
   use(layout.times.gaps);
   use(layout.times.simulation);
+  use(layout.times.digest);
   use(layout.attribute);
   use(layout.grid.latitudes);
   use(layout.grid.longitudes);

@@ -195,16 +195,15 @@ std::vector<Range> bytes_left_out(const ArrayLayout& layout, int64_t num_rows) {
   return holes;
 }
 
-// Of arrays of one quantity, as far as both files name the unit.
+// Of the arrays that channels lie in, as far as both files name the unit.
 void require_same_units(const RowFile& file, const RowFile& first) {
-  for (size_t i = 0; i < file.layout.arrays.size(); ++i) {
-    const ArrayLayout& array = file.layout.arrays[i];
-    const std::string& unit = array.attribute;
-    const std::string& expected = first.layout.arrays[i].attribute;
-    if (!unit.empty() && !expected.empty() && !is_same_unit(unit, expected)) {
+  for (int64_t channel = 0; !file.layout.arrays.empty() && channel < file.layout.shape[1]; ++channel) {
+    const ArrayLayout& array = file.layout.array_of(channel);
+    const ArrayLayout& other = first.layout.array_of(channel);
+    if (!array.attribute.empty() && !other.attribute.empty() && !is_same_unit(array.attribute, other.attribute)) {
       throw Error(ErrorClass::kBadData,
-                  str(file.path_of(array), ": '", shown(array.name), "' is in ", shown(unit), ", that of ",
-                      first.path_of(first.layout.arrays[i]), " in ", shown(expected)),
+                  str(file.path_of(array), ": '", shown(array.name), "' is in ", shown(array.attribute), ", that of ",
+                      first.path_of(other), " in ", shown(other.attribute)),
                   "convert the values of one of them: all files have the same units");
     }
   }

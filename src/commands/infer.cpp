@@ -161,9 +161,11 @@ options::OptionTable table_of(ForecastRequest& chosen) {
       table, chosen.use,
       "HDF5 file (.h5, .nc) for the forecast fields; the figures get its name with .json. Must be given.");
   table.begin_group("Forecast");
-  table.add({.name = "start",
-             .value = options::integer(chosen.start, {0, train::kMostCount}),
-             .help = "Time to start from, counted from 0 over the times of all files."});
+  table.add(
+      {.name = "start",
+       .value = options::integer(chosen.start, {0, train::kMostCount}),
+       .help =
+           "Time to start from, counted from 0 over the times of all files, of --valid-dates where they are given."});
   table.add({.name = "steps",
              .value = options::integer(chosen.steps, {1, train::kMostCount}),
              .help = "Lead times: how often the model is applied.",

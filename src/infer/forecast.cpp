@@ -152,7 +152,7 @@ void ForecastRecord::open_file() {
     fields.attributes.emplace_back("units", join(units, ","));
   }
   // Other programs cannot put the states of several arrays together: the file has all of it.
-  const std::optional<data::StoredTimes> times = times_.times_of_arrays(place_.row);
+  const std::optional<data::StoredTimes> times = times_.times_of_arrays(rows_with_times());
   is_self_contained_ = times.has_value();
   std::vector<data::Hdf5DatasetSpec> specs = {fields};
   std::vector<Coordinate> own;
@@ -178,7 +178,7 @@ void ForecastRecord::open_file() {
   }
 }
 
-// By CF's conventions. Times behind the end of the run, or of the file, go on with its last interval.
+// By CF's conventions. Times behind the end of the run go on with its last interval.
 std::vector<ForecastRecord::Coordinate> ForecastRecord::coordinates(const data::StoredTimes& times) {
   std::vector<Coordinate> out;
   const auto add = [&](const std::string& name, const std::vector<double>& values, data::Hdf5Attributes attributes) {
@@ -188,15 +188,14 @@ std::vector<ForecastRecord::Coordinate> ForecastRecord::coordinates(const data::
       out.push_back({{name, {std::ssize(values)}, at::kDouble, std::move(attributes)}, list});
     }
   };
-  const Range run = run_in_file();
-  const int64_t stride = times_.lead().rows, last = run.end - 1;
-  const auto at = [&](int64_t row) { return times.values[static_cast<size_t>(row)]; };
-  const double interval = run.size() > 1 && !times.values.empty() ? at(last) - at(last - 1) : 0.0;
+  const int64_t stride = times_.lead().rows, first = rows_with_times().begin, last = rows_with_times().end - 1;
+  const auto at = [&](int64_t row) { return times.values[static_cast<size_t>(row - first)]; };
+  const double interval = last > first && !times.values.empty() ? at(last) - at(last - 1) : 0.0;
   std::vector<double> ahead, of_truth;
   for (int64_t lead = 0; !times.values.empty() && lead <= options_.steps; ++lead) {
-    const int64_t row = in_file_.row + lead * stride;
+    const int64_t row = place_.row + lead * stride;
     if (row > last && interval == 0.0) {
-      left_out_.emplace_back("the times: they go beyond the only one that the file has before a gap or its end");
+      left_out_.emplace_back("the times: they go beyond the only one that the data have before a gap or their end");
       ahead.clear();
       break;
     }
@@ -292,6 +291,11 @@ void ForecastRecord::add(int64_t lead, const at::Tensor& prediction) {
   if (is_self_contained_) {
     write_truth(lead);
   }
+}
+
+Range ForecastRecord::rows_with_times() const {
+  const int64_t end = place_.row + options_.steps * times_.lead().rows + 1;
+  return {std::max(place_.run.begin, place_.row - 1), std::min(place_.run.end, end)};
 }
 
 Range ForecastRecord::run_in_file() const {

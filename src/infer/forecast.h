@@ -76,6 +76,8 @@ class ForecastRecord {
   int64_t num_true_written() const { return std::min(options_.steps, num_true()); }
   // Lead times with truth, however many are asked for.
   int64_t num_true() const { return place_.after() / times_.lead().rows; }
+  // The rows of the run from the one before the start on that the forecast may reach.
+  Range rows_with_times() const;
   // Rows of the file of the start that its run has.
   Range run_in_file() const;
   Json figures_json() const;

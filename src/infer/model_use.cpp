@@ -144,8 +144,8 @@ void add_use_options(options::OptionTable& table, ModelUse& use, const std::stri
       {.name = "data",
        .value = options::text(use.data, "path"),
        .help =
-           "Data: a folder with one HDF5 file a year, or a Zarr store (forecast), or one HDF5 file (classify). Must "
-           "be given."});
+           "Data: a Zarr store, an HDF5 or NetCDF-4 file, or a folder of them (forecast), or one HDF5 file (classify). "
+           "Must be given."});
   table.add({.name = "out", .value = options::text(use.out, "file"), .help = out_help});
   table.add({.name = "overwrite",
              .value = options::flag(use.overwrite),

@@ -203,7 +203,9 @@ TEST_CASE("field catalogue: units in several spellings") {
                              {"kg kg**-1", "1"},
                              {"(0 - 1)", "~"},
                              {"K", "K"},
-                             {"%", "%"},
+                             {"Kelvin", "K"},
+                             {"metre second**-1", "m/s"},
+                             {"%", "percent"},
                              {"kg m-2 s-1", "kg/m2/s"}}) {
     CAPTURE(a);
     CAPTURE(b);

@@ -222,6 +222,14 @@ TEST_CASE("time pairs: files whose dates go on are one run, but not those of oth
   const auto at = [](double hours) { return file_of_rows(1, {hours}); };
   CHECK(runs({at(0), at(6), at(12), at(24), at(30)}) == Runs{{0, 3}, {3, 5}});
   CHECK(common_interval({at(0), at(6), at(12), at(24), at(30)}) == 6 * kSecondsOfHour);
+  // The months of a year in quarters: 365 days in 12 of them, less the last one.
+  const std::vector<double> days = {0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334};
+  std::vector<RowFile> quarters;
+  for (auto day = days.begin(); day != days.end(); day += 3) {
+    quarters.push_back(file_of_rows(3, {day[0] * 24, day[1] * 24, day[2] * 24}));
+  }
+  CHECK(common_interval(quarters) == std::round(334.0 / 11.0 * 24.0 * kSecondsOfHour));
+  CHECK(runs(quarters) == Runs{{0, 12}});
   // Gaps within, and gaps between.
   CHECK(runs({file_of_rows(3, {0, 6, 18}), file_of_rows(2, {24, 30})}) == Runs{{0, 2}, {2, 5}});
 
