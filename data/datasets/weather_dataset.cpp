@@ -39,11 +39,20 @@ std::vector<std::string> list_for_all(const comm::MpiGroup& group, const std::st
   return paths;
 }
 
-// Between rows of one file.
+// Runs that begin behind a gap: in a file, or between dates of one simulation that do not go on.
 int64_t num_gaps_in(const RowSource& source, const std::vector<Range>& runs) {
   return std::count_if(runs.begin(), runs.end(), [&](const Range& run) {
     const RowSource::Place begin = source.place(run.begin);
-    return begin.row > source.files()[static_cast<size_t>(begin.file)].layout.chosen_rows().begin;
+    const auto file = source.files().begin() + begin.file;
+    const TimeAxis& times = file->layout.times;
+    if (begin.row > file->layout.chosen_rows().begin) {
+      return true;
+    }
+    if (&run == &runs.front() || times.kind != TimeAxis::Kind::kDates) {
+      return false;
+    }
+    const TimeAxis& before = (file - 1)->layout.times;
+    return before.calendar == times.calendar && before.simulation == times.simulation;
   });
 }
 

@@ -90,7 +90,7 @@ class WeatherDataset : public Dataset {
   /// The points of the fields, as far as the files give them.
   const Grid& grid() const { return grid_; }
   const Lead& lead() const { return lead_; }
-  int64_t num_gaps() const { return num_gaps_; }  ///< in the times within files, as far as these name them
+  int64_t num_gaps() const { return num_gaps_; }  ///< in the times of the files, as far as these name them
   /// Bytes that this rank has read from the files directly so far.
   int64_t bytes_read() const { return source_->bytes_read(); }
 

@@ -270,16 +270,16 @@ double common_interval(const std::vector<RowFile>& files) {
     return 0.0;
   }
   const double expected = usual_interval(files);
-  const RowFile* first = nullptr;
-  for (const RowFile& file : files) {
-    const double interval = file.layout.times.interval;
-    first = first == nullptr && interval != 0.0 ? &file : first;
-    if (interval != 0.0 && !is_same_interval(interval, expected)) {
-      throw Error(ErrorClass::kBadData,
-                  str("the times of ", file.path, " are ", interval / kSecondsOfHour, " hours apart, those of ",
-                      first->path, " ", expected / kSecondsOfHour),
-                  "pairs would lie differently far apart: give files of one interval");
-    }
+  const auto has_interval = [](const RowFile& file) { return file.layout.times.interval != 0.0; };
+  const auto first = std::find_if(files.begin(), files.end(), has_interval);
+  const auto other = std::find_if(files.begin(), files.end(), [&](const RowFile& file) {
+    return has_interval(file) && !is_same_interval(file.layout.times.interval, expected);
+  });
+  if (other != files.end()) {
+    throw Error(ErrorClass::kBadData,
+                str("the times of ", other->path, " are ", other->layout.times.interval / kSecondsOfHour,
+                    " hours apart, those of ", first->path, " ", first->layout.times.interval / kSecondsOfHour),
+                "pairs would lie differently far apart: give files of one interval");
   }
   return expected;
 }

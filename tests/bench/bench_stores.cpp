@@ -156,8 +156,8 @@ Way samples_of(const WeatherDataset& dataset) {
                 dataset,
                 [&, next = int64_t{0}]() mutable {
                   const int64_t index = next++;
-                  return index == kEpochs * dataset.size() ? std::nullopt
-                                                           : std::optional(ReadRequest{{index % dataset.size()}, 0});
+                  return index < kEpochs * dataset.size() ? std::optional(ReadRequest{{index % dataset.size()}, 0})
+                                                          : std::nullopt;
                 },
                 {.parts = {.input = true, .target = false}, .prefetch_depth = 2, .num_threads = num_threads});
             while (loader.next()) {

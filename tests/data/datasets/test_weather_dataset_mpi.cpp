@@ -258,7 +258,7 @@ TEST_CASE("weather: pairs of a lead, none across a gap in the times") {
       options.lead = lead;
       const WeatherDataset dataset(group, options);
       REQUIRE(dataset.size() == std::ssize(expected));
-      CHECK(dataset.num_gaps() == 1);
+      CHECK(dataset.num_gaps() == 2);
       CHECK(dataset.lead().rows == 2);
       CHECK(dataset.lead().hours == 12.0);
       const Batch batch = dataset.read(std::vector<int64_t>{0, 1, 2, 3}, {}, 0);
