@@ -279,16 +279,28 @@ void add_channels(RowFile& fields, const RowFile& more) {
                      counted(of.layout.num_rows(), "time"))
                : "no dates";
   };
+  // What is said of the file alone, which may have the variable at other levels.
+  const auto hint_of_one = [&](const std::string& name) -> std::string {
+    try {
+      inspect_fields(file.path, query);
+    } catch (const Error& error) {
+      return error.message().ends_with("'" + name + "'") ? error.hint() + "; " : "";
+    }
+    return "";
+  };
   for (int64_t channel = 0; channel < std::ssize(names); ++channel) {
     const auto other = std::find_if(all.begin(), all.end(), [&](const RowFile& of) {
       return of.layout.storage == ArrayLayout::Storage::kJoined && has(of, channel);
     });
     if (!has(file, channel) && other != all.end()) {
-      throw Error(ErrorClass::kBadData,
-                  str("no file has the channel '", shown(names[static_cast<size_t>(channel)]), "' for all times of ",
-                      file.path, " (", span(file), "); ", other->path_of(other->layout.array_of(channel)),
-                      " has it for others (", span(*other), ")"),
-                  "files of different channels are taken together where their dates are the same, row by row");
+      const std::string name = shown(names[static_cast<size_t>(channel)]);
+      throw Error(
+          ErrorClass::kBadData,
+          str(file.path, " has no channel '", name, "', and no file of the same times (", span(file), ") has it; ",
+              other->path_of(other->layout.array_of(channel)), " has it for others (", span(*other), ")"),
+          str(hint_of_one(name),
+              "files of different channels are taken together where their dates are the "
+              "same, row by row"));
     }
   }
   inspect_fields(file.path, query);  // throws, with the nearest names
