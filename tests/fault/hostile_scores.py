@@ -169,7 +169,7 @@ class ScoreTrial(hostile_trial.Trial):
         for size in (0, 4096, 200000):
             self.climatology(f"cut at {size}", lambda p: os.truncate(p, size))
         self.climatology("a point nan", edit(set_point), says=["not finite (nan) at time 350"])
-        self.climatology("days missing", other(rows=300), says=["has no row for day 347"])
+        self.climatology("days missing", other(rows=300), says=["has 300 days of the year at 0 hours, not all 366"])
         self.climatology("other hours", other(first=HOURS_OF_2000 + 6), says=["has no row for day"])
         self.climatology("other names", other(names=["a", "b", "c"]), says=["no channel 't2m'"])
         self.climatology("other order", other(names=NAMES[::-1]), (0,))

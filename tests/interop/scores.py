@@ -284,7 +284,7 @@ class Scores(Trial):
             (["--lead-steps", "1.5"], 64, "whole numbers"), (["--lead-hours", "6", "--lead-steps", "1"], 64, "give one of them"),
             (["--lead-hours", "240"], 65, "10 steps ahead at most"), (["--climatology", "days.nc"], 64, "no effect"),
             (["--lead-steps", "1", "--climatology", "nowhere.nc"], 66, "the climatology nowhere.nc is not there"),
-            (["--lead-steps", "1", "--climatology", "wx/train"], 65, "no row for day"),
+            (["--lead-steps", "1", "--climatology", "wx/train"], 65, "hours, not all 366"),
             (["--lead-steps", "1", "--climatology", "coarse.zarr"], 65, "coarse.zarr has no row for day 1 of the year at 18 hours"),
             (["--lead-steps", "1", "--climatology", "stats/time_means.npy"], 65, "the climatology stats/time_means.npy is no"),
             (["--lead-steps", "1", "--predictions", "p.csv"], 64, "--predictions is of classifiers"),
