@@ -154,10 +154,9 @@ Way samples_of(const WeatherDataset& dataset) {
           [&dataset](int num_threads) {
             PrefetchLoader loader(
                 dataset,
-                [&, next = int64_t{0}]() mutable {
+                [size = std::max<int64_t>(dataset.size(), 1), next = int64_t{0}]() mutable {
                   const int64_t index = next++;
-                  return index < kEpochs * dataset.size() ? std::optional(ReadRequest{{index % dataset.size()}, 0})
-                                                          : std::nullopt;
+                  return index < kEpochs * size ? std::optional(ReadRequest{{index % size}, 0}) : std::nullopt;
                 },
                 {.parts = {.input = true, .target = false}, .prefetch_depth = 2, .num_threads = num_threads});
             while (loader.next()) {
