@@ -158,7 +158,9 @@ class HourDayFields {
 
   const ArrayLayout& layout() const { return file_.layout; }
   std::vector<int64_t> shape() const { return {layout().shape.begin() + 1, layout().shape.end()}; }
-  std::vector<std::string> units() const { return channel_units(file_, split_channels(layout().attribute)); }
+  std::vector<std::string> units() const {
+    return channel_units(told_units(file_), split_channels(layout().attribute));
+  }
   const std::vector<double>& hours() const { return hours_; }
   const std::vector<double>& days() const { return days_; }
 

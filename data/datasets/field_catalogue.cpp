@@ -364,10 +364,10 @@ std::vector<RowFile> join_files(std::vector<RowFile> files, const FieldQuery& qu
   std::stable_sort(files.begin(), files.end(),
                    [&](const RowFile& a, const RowFile& b) { return first_channel(a) < first_channel(b); });
   std::vector<RowFile> joined;
-  std::map<std::pair<double, double>, size_t> by_dates;  // numbers of the joined ones
+  std::map<uint64_t, size_t> by_dates;  // numbers of the joined ones
   for (RowFile& file : files) {
     const TimeAxis& times = file.layout.times;
-    const auto [same, is_first] = by_dates.try_emplace({times.first, times.last}, joined.size());
+    const auto [same, is_first] = by_dates.try_emplace(times.digest, joined.size());
     const bool is_beside =
         times.kind == TimeAxis::Kind::kDates && !is_first && joined[same->second].layout.times == times;
     if (!is_beside) {

@@ -347,12 +347,11 @@ std::vector<std::string> told_units(const RowFile& file) {
   return units;
 }
 
-std::vector<std::string> channel_units(const RowFile& file, const std::vector<std::string>& names) {
-  std::vector<std::string> units = told_units(file);
+std::vector<std::string> channel_units(std::vector<std::string> told, const std::vector<std::string>& names) {
   for (size_t i = 0; i < names.size(); ++i) {
-    units[i] = units[i].empty() ? era5_unit(names[i]) : units[i];
+    told[i] = told[i].empty() ? era5_unit(names[i]) : told[i];
   }
-  return units;
+  return told;
 }
 
 WeatherTimes::WeatherTimes(const comm::MpiGroup& group, const WeatherOptions& options) {
@@ -365,8 +364,8 @@ WeatherTimes::WeatherTimes(const comm::MpiGroup& group, const WeatherOptions& op
     channels_ = sample_channels(options.roles, shape_.front());
     given_channels_ = data::given_channels(files());
     row_names_ = data::channel_names(shape_.front(), given_channels_, first.path);
-    given_units_ = list_of_units(told_units(first));
-    const std::vector<std::string> units = channel_units(first, row_names_);
+    const std::vector<std::string> told = told_units(first), units = channel_units(told, row_names_);
+    given_units_ = list_of_units(told);
     const Range predicted = channels_.predicted();
     names_ = {row_names_.begin() + predicted.begin, row_names_.end()};
     units_ = {units.begin() + predicted.begin, units.end()};
@@ -400,9 +399,7 @@ void WeatherTimes::check_layouts() {
 }
 
 int64_t WeatherTimes::size() const {
-  const std::vector<Range> runs = time_runs(source_->files());
-  return std::accumulate(runs.begin(), runs.end(), int64_t{0},
-                         [](int64_t sum, const Range& run) { return sum + run.size(); });
+  return num_rows(time_runs(source_->files()));
 }
 
 std::optional<StoredTimes> WeatherTimes::times_of_arrays(Range rows) const {
@@ -430,14 +427,7 @@ std::optional<StoredTimes> WeatherTimes::times_of_arrays(Range rows) const {
 
 WeatherTimes::Place WeatherTimes::place(int64_t index) const {
   VH_ASSERT(index >= 0 && index < size(), str("time ", index, " of ", size()));
-  int64_t before = 0;
-  for (const Range& run : time_runs(source_->files())) {
-    if (index < before + run.size()) {
-      return {run.begin + index - before, run};
-    }
-    before += run.size();
-  }
-  VH_ASSERT(false, "runs that do not hold all rows");
+  return nth_row(time_runs(source_->files()), index);
 }
 
 at::Tensor WeatherTimes::read_raw(int64_t row) const {

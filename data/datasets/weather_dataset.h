@@ -144,11 +144,7 @@ class WeatherTimes {
   WeatherTimes(const comm::MpiGroup& group, const WeatherOptions& options);
 
   /// Where a time lies.
-  struct Place {
-    int64_t row = 0;
-    Range run;  ///< of rows that it is among, without a gap
-    int64_t after() const { return run.end - 1 - row; }
-  };
+  using Place = TimeRow;
 
   int64_t size() const;
   const std::vector<RowFile>& files() const { return source_->files(); }
@@ -214,8 +210,8 @@ std::string era5_unit(const std::string& channel);
 /// The units of the channels of fields: those of the attribute `units` (of a dataset if there is one for each channel,
 /// of a variable that of all its levels), else empty. On this rank alone (main thread).
 std::vector<std::string> told_units(const RowFile& file);
-/// The same of channels that are called `names`, else era5_unit().
-std::vector<std::string> channel_units(const RowFile& file, const std::vector<std::string>& names);
+/// `told` units, and where they are empty those of ERA5's channels of these `names`, era5_unit(). Pure.
+std::vector<std::string> channel_units(std::vector<std::string> told, const std::vector<std::string>& names);
 
 /// Of names with commas between them those of these channels; empty where none is given.
 std::string part_of_names(const std::string& names, Range channels);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 #include <iterator>
+#include <numeric>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -316,6 +317,21 @@ std::vector<Range> time_runs(const std::vector<RowFile>& files) {
                 str("its times are from ", time_text(first, first.first), " to ", time_text(first, first.last)));
   }
   return runs;
+}
+
+int64_t num_rows(const std::vector<Range>& runs) {
+  return std::accumulate(runs.begin(), runs.end(), int64_t{0},
+                         [](int64_t sum, const Range& run) { return sum + run.size(); });
+}
+
+TimeRow nth_row(const std::vector<Range>& runs, int64_t index) {
+  for (const Range& run : runs) {
+    if (index < run.size()) {
+      return {run.begin + index, run};
+    }
+    index -= run.size();
+  }
+  VH_ASSERT(false, "runs that do not hold all rows");
 }
 
 std::vector<double> seconds_of_rows(const comm::MpiGroup& group, const std::vector<RowFile>& files) {

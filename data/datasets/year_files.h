@@ -34,6 +34,18 @@ std::string order_by_time(std::vector<RowFile>& files);
 /// run goes beyond its file. Error(kBadData) where no row is chosen in any.
 std::vector<Range> time_runs(const std::vector<RowFile>& files);
 
+/// A row, counted over all files, and the run that it is in.
+struct TimeRow {
+  int64_t row = 0;
+  Range run;
+  int64_t after() const { return run.end - 1 - row; }  ///< rows behind it, without a gap
+};
+
+/// Those of all runs.
+int64_t num_rows(const std::vector<Range>& runs);
+/// Number `index` of them, in [0, num_rows()).
+TimeRow nth_row(const std::vector<Range>& runs, int64_t index);
+
 /// The times of all rows in seconds since the begin of 1970, counted likewise; all files have dates. Collective over
 /// `group`; errors are agreed.
 std::vector<double> seconds_of_rows(const comm::MpiGroup& group, const std::vector<RowFile>& files);

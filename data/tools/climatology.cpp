@@ -312,7 +312,7 @@ void Climatology::write_means(Sums& sums, const Box& box, Hdf5Writer& file) cons
 std::unique_ptr<Hdf5Writer> Climatology::write(const std::string& path, const std::vector<std::string>& names) const {
   const RowFile& first = source_.files().front();
   std::vector<std::string> units;
-  comm::agreed_on_rank_0(group_, [&] { units = channel_units(first, names); });
+  comm::agreed_on_rank_0(group_, [&] { units = channel_units(told_units(first), names); });
   units = broadcast_lines(group_, units);
   WeatherContent content;
   for (size_t i = 0; i < names.size(); ++i) {

@@ -97,15 +97,6 @@ void add_planes(const at::Tensor& planes, std::vector<ChannelMoments>& moments) 
 constexpr int64_t kMostBlocks = 1024;
 constexpr int64_t kBufferBytes = int64_t{32} << 20;
 
-// Row number `number` of the runs.
-int64_t row_of(const std::vector<Range>& runs, int64_t number) {
-  size_t run = 0;
-  while (number >= runs[run].size()) {
-    number -= runs[run++].size();
-  }
-  return runs[run].begin + number;
-}
-
 class BlockSums {
  public:
   BlockSums(const RowSource& source, const RowSelection& rows, const StatisticsRequest& request)
@@ -193,7 +184,7 @@ class BlockSums {
         read(row, inputs_);
         row += request_.pairs->lead();
       } else {
-        row = row_of(runs_, rows_.row(i));
+        row = nth_row(runs_, rows_.row(i)).row;
       }
       read(row, buffer_);
       numbers.push_back(row);
@@ -461,9 +452,7 @@ void add_finite(const at::Tensor& row, const at::Tensor& sums, const at::Tensor&
 }
 
 RowSelection RowSelection::of(const RowSource& source, int64_t wanted) {
-  const std::vector<Range> runs = time_runs(source.files());
-  const int64_t total = std::accumulate(runs.begin(), runs.end(), int64_t{0},
-                                        [](int64_t sum, const Range& run) { return sum + run.size(); });
+  const int64_t total = num_rows(time_runs(source.files()));
   return {total, wanted == 0 ? total : std::min(wanted, total)};
 }
 
