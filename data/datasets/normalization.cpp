@@ -7,8 +7,10 @@
 #include <filesystem>
 #include <iterator>
 #include <limits>
+#include <sstream>
 #include <system_error>
 
+#include "data/datasets/channel_search.h"
 #include "data/datasets/field_catalogue.h"
 #include "data/datasets/npy.h"
 #include "data/datasets/year_files.h"
@@ -24,8 +26,9 @@ namespace vit_hybrid::data {
 
 namespace {
 
-std::vector<double> read_statistic(const std::string& path, int64_t channels, const std::string& names) {
-  const auto found = statistics_rows(path, names);
+std::vector<double> read_statistic(const std::string& path, int64_t channels, const std::string& names,
+                                   const std::string& units) {
+  const auto found = statistics_rows(path, names, units);
   const int64_t total = found ? found->total : channels;
   const at::Tensor values = read_npy(path).to(at::kDouble);
   const std::vector<int64_t> shape = values.sizes().vec();
@@ -144,16 +147,21 @@ Normalization Normalization::identity(int64_t channels) {
   return {std::vector<double>(num, 0.0), std::vector<double>(num, 1.0)};
 }
 
-std::optional<StatisticsRows> statistics_rows(const std::string& path, const std::string& names) {
+std::optional<StatisticsRows> statistics_rows(const std::string& path, const std::string& names,
+                                              const std::string& units) {
   constexpr int64_t kMostBytes = int64_t{1} << 20;
   const std::string list = (std::filesystem::path(path).parent_path() / kStatisticsChannels).string();
   std::error_code ignored;
   if (names.empty() || !std::filesystem::exists(list, ignored)) {
     return std::nullopt;
   }
-  std::string text = read_regular_file(list, kMostBytes);
-  text.erase(text.find_last_not_of("\n\r ") + 1);
-  const std::vector<std::string> known = split_channels(text);
+  std::istringstream lines(read_regular_file(list, kMostBytes));
+  std::string text, told;
+  std::getline(lines, text);
+  std::getline(lines, told);
+  text.erase(text.find_last_not_of("\r ") + 1);
+  const std::vector<std::string> known = split_channels(text), known_units = split_channels(told);
+  std::vector<std::string> found_units;
   StatisticsRows found{std::ssize(known), {}};
   for (const std::string& name : split_channels(names)) {
     const auto place = std::find_if(known.begin(), known.end(), [&](const std::string& other) {
@@ -166,15 +174,23 @@ std::optional<StatisticsRows> statistics_rows(const std::string& path, const std
                   "make statistics of these data: `vit_hybrid data stats`");
     }
     found.rows.push_back(place - known.begin());
+    found_units.push_back(known_units.size() == known.size() ? known_units[static_cast<size_t>(found.rows.back())]
+                                                             : "");
+  }
+  if (const auto other = other_unit(join(found_units, ","), units)) {
+    throw Error(ErrorClass::kBadData,
+                str(path, " is of channel '", split_channels(names)[other->channel], "' in ", shown(other->first), " (",
+                    kStatisticsChannels, " beside it), but the data have it in ", shown(other->second)),
+                "make statistics of these data: `vit_hybrid data stats`");
   }
   return found;
 }
 
 Normalization Normalization::read(const comm::MpiGroup& group, const std::string& means, const std::string& stds,
-                                  int64_t channels, const std::string& names) {
+                                  int64_t channels, const std::string& names, const std::string& units) {
   Normalization result = identity(channels);
   comm::agreed_on_rank_0(group, [&] {
-    result = {read_statistic(means, channels, names), read_statistic(stds, channels, names)};
+    result = {read_statistic(means, channels, names, units), read_statistic(stds, channels, names, units)};
     check(means, result.mean, -std::numeric_limits<float>::infinity(), "a mean is finite");
     check(stds, result.std, 0.0f, "a standard deviation is finite and above 0");
   });

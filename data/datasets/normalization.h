@@ -23,15 +23,20 @@ struct Normalization {
   /// Means 0 and deviations 1: values stay as they are.
   static Normalization identity(int64_t channels);
   /// From two .npy files, each of shape (1, C, 1, 1) or (C), read by rank 0 for all; of those of more channels the ones
-  /// that statistics_rows() finds for `names`, with commas between them. Error(kMissingInput); Error(kBadData) for
-  /// another shape, a mean that is not finite or a deviation that is not finite and above 0, and as statistics_rows().
-  /// Collective over `group`.
+  /// that statistics_rows() finds for `names` and `units`, with commas between them. Error(kMissingInput);
+  /// Error(kBadData) for another shape, a mean that is not finite or a deviation that is not finite and above 0, and as
+  /// statistics_rows(). Collective over `group`.
   static Normalization read(const comm::MpiGroup& group, const std::string& means, const std::string& stds,
-                            int64_t channels, const std::string& names = {});
+                            int64_t channels, const std::string& names = {}, const std::string& units = {});
 };
 
-/// The file beside statistics that names their channels, with commas between them.
+/// The file beside statistics that names their channels and, in a second line, their units (nothing where one is not
+/// known), with commas between them.
 inline constexpr const char* kStatisticsChannels = "channels.txt";
+/// Its contents; `units` may be empty. Pure.
+inline std::string channels_text(const std::string& names, const std::string& units) {
+  return names + (units.empty() ? "" : "\n" + units) + "\n";
+}
 
 /// Files beside them, of the increments from a state to the one a lead behind it.
 inline constexpr const char* kIncrementMeans = "time_diff_means.npy";
@@ -39,12 +44,14 @@ inline constexpr const char* kIncrementDeviations = "time_diff_stds.npy";
 
 /// Where the channels `names` (with commas between them) are in the statistics of a .npy file, by the names beside it,
 /// so that those of other channels, or in another order, are not taken for theirs; nothing where the file or the data
-/// name none: then they are in order. Error(kBadData) for a channel that the statistics do not have.
+/// name none: then they are in order. Error(kBadData) for a channel that the statistics do not have, or have in another
+/// unit than the one among `units` (of the data, likewise; may be empty).
 struct StatisticsRows {
   int64_t total = 0;
   std::vector<int64_t> rows;
 };
-std::optional<StatisticsRows> statistics_rows(const std::string& path, const std::string& names);
+std::optional<StatisticsRows> statistics_rows(const std::string& path, const std::string& names,
+                                              const std::string& units = {});
 
 /// Normalizes a field [C, ...], in its type (16-bit types in float32), into `to` (float32, the same shape; may be
 /// `field` itself). Returns the row-major index of the first element that is not finite, or of the first whose

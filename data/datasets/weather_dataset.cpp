@@ -57,11 +57,6 @@ int64_t num_gaps_in(const RowSource& source, const std::vector<Range>& runs) {
 }
 
 // Nothing where none is told.
-std::string list_of_units(const std::vector<std::string>& units) {
-  const bool none = std::all_of(units.begin(), units.end(), [](const std::string& unit) { return unit.empty(); });
-  return none ? "" : join(units, ",");
-}
-
 std::string shape_text(const std::vector<int64_t>& shape) {
   return str("(", join(shape), ")");
 }
@@ -102,9 +97,9 @@ WeatherDataset::WeatherDataset(const comm::MpiGroup& group, const WeatherOptions
   if (!options.stage_folder.empty()) {
     source_->stage(options.stage_folder, rows_needed(options.stage_samples));
   }
-  comm::agreed_on_rank_0(group, [&] { given_units_ = list_of_units(told_units(source_->files().front())); });
+  comm::agreed_on_rank_0(group, [&] { given_units_ = list_of_units(source_->files().front()); });
   given_units_ = group.broadcast(std::move(given_units_), 0);
-  normalization_ = normalization_of(group, options, shape_.front(), given_channels_);
+  normalization_ = normalization_of(group, options, shape_.front(), given_channels_, given_units_);
   has_float_files_ = source_->files().front().layout.type == at::kFloat;
   set_scaling();
 }
@@ -201,9 +196,9 @@ Grid given_grid(const std::vector<RowFile>& files) {
 }
 
 Normalization normalization_of(const comm::MpiGroup& group, const WeatherOptions& options, int64_t channels,
-                               const std::string& names) {
+                               const std::string& names, const std::string& units) {
   if (!options.global_means.empty()) {
-    return Normalization::read(group, options.global_means, options.global_stds, channels, names);
+    return Normalization::read(group, options.global_means, options.global_stds, channels, names, units);
   }
   if (!options.normalization) {
     return Normalization::identity(channels);
@@ -347,6 +342,12 @@ std::vector<std::string> told_units(const RowFile& file) {
   return units;
 }
 
+std::string list_of_units(const RowFile& file) {
+  const std::vector<std::string> units = told_units(file);
+  const bool none = std::all_of(units.begin(), units.end(), [](const std::string& unit) { return unit.empty(); });
+  return none ? "" : join(units, ",");
+}
+
 std::vector<std::string> channel_units(std::vector<std::string> told, const std::vector<std::string>& names) {
   for (size_t i = 0; i < names.size(); ++i) {
     told[i] = told[i].empty() ? era5_unit(names[i]) : told[i];
@@ -364,15 +365,15 @@ WeatherTimes::WeatherTimes(const comm::MpiGroup& group, const WeatherOptions& op
     channels_ = sample_channels(options.roles, shape_.front());
     given_channels_ = data::given_channels(files());
     row_names_ = data::channel_names(shape_.front(), given_channels_, first.path);
-    const std::vector<std::string> told = told_units(first), units = channel_units(told, row_names_);
-    given_units_ = list_of_units(told);
+    const std::vector<std::string> units = channel_units(told_units(first), row_names_);
+    given_units_ = list_of_units(first);
     const Range predicted = channels_.predicted();
     names_ = {row_names_.begin() + predicted.begin, row_names_.end()};
     units_ = {units.begin() + predicted.begin, units.end()};
     grid_ = given_grid(files());
     lead_ = resolved_lead(options.lead, common_interval(files()));
   });
-  normalization_ = normalization_of(group, options, shape_.front(), given_channels_);
+  normalization_ = normalization_of(group, options, shape_.front(), given_channels_, given_units_);
   derived_ = DerivedInputs(group, options.roles, options.fields.variables, files(), joined_grid(grid_, options.grid),
                            {shape_[1], shape_[2]});
 }

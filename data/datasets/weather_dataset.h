@@ -50,10 +50,10 @@ std::string given_channels(const std::vector<RowFile>& files);
 /// differ.
 Grid given_grid(const std::vector<RowFile>& files);
 
-/// What the options say, for data of so many channels, which are called `names` (with commas between them; empty: not
-/// known). Collective over `group`; errors as Normalization::read()'s.
+/// What the options say, for data of so many channels, which are called `names` and have these `units` (with commas
+/// between them; empty: not known). Collective over `group`; errors as Normalization::read()'s.
 Normalization normalization_of(const comm::MpiGroup& group, const WeatherOptions& options, int64_t channels,
-                               const std::string& names);
+                               const std::string& names, const std::string& units);
 
 /// Sample s is the pair (t, t + lead) number s over the files in the order of years, with the states before t that the
 /// input has, too; none crosses a gap in the times, or the end of a file whose dates do not go on in the next. Inputs
@@ -85,7 +85,7 @@ class WeatherDataset : public Dataset {
   /// The names of the channels of a row that the files give, empty where none does (channel_names() then has others).
   const std::string& given_channels() const { return given_channels_; }
   const std::vector<std::string>& row_names() const { return row_names_; }  ///< of the channels of a row
-  /// Their units as the first file tells them (told_units()), separated by commas; empty where it tells none.
+  /// Their units as the first file tells them (list_of_units()).
   const std::string& given_units() const { return given_units_; }
   /// The points of the fields, as far as the files give them.
   const Grid& grid() const { return grid_; }
@@ -162,7 +162,7 @@ class WeatherTimes {
   std::optional<StoredTimes> times_of_arrays(Range rows) const;
   /// Those of rows as the files name them, separated by commas; empty where none does.
   const std::string& given_channels() const { return given_channels_; }
-  /// Likewise their units (told_units()).
+  /// Likewise their units (list_of_units()).
   const std::string& given_units() const { return given_units_; }
   /// The points of the states, as far as the files give them.
   const Grid& grid() const { return grid_; }
@@ -210,6 +210,8 @@ std::string era5_unit(const std::string& channel);
 /// The units of the channels of fields: those of the attribute `units` (of a dataset if there is one for each channel,
 /// of a variable that of all its levels), else empty. On this rank alone (main thread).
 std::vector<std::string> told_units(const RowFile& file);
+/// The same in one text with commas between them; empty where the file tells none.
+std::string list_of_units(const RowFile& file);
 /// `told` units, and where they are empty those of ERA5's channels of these `names`, era5_unit(). Pure.
 std::vector<std::string> channel_units(std::vector<std::string> told, const std::vector<std::string>& names);
 

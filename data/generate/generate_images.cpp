@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <memory>
 #include <numbers>
 
 #include "data/generate/output_folder.h"
@@ -287,7 +288,8 @@ void check_options(const GenerateImagesOptions& options) {
 void generate_images(const GenerateImagesOptions& options, const comm::MpiGroup& group,
                      const GenerationProgress& progress) {
   comm::agreed(group, [&] { check_options(options); });
-  comm::agreed_on_rank_0(group, [&] { prepare_output(planned_output(options)); });
+  std::unique_ptr<FolderLock> lock;
+  comm::agreed_on_rank_0(group, [&] { lock = prepare_output(planned_output(options)); });
   if (progress && group.rank() == 0) {
     progress(str("painting ", options.train_images, " training and ", options.valid_images, " validation images of ",
                  options.size, " x ", options.size, " in ", options.classes, " classes into ", options.out));

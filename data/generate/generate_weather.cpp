@@ -73,10 +73,11 @@ std::vector<GeneratedChannel> channels_of(const GenerateWeatherOptions& options)
   return channels;
 }
 
-std::string names_of(const std::vector<GeneratedChannel>& channels) {
-  std::vector<std::string> names;
-  std::transform(channels.begin(), channels.end(), std::back_inserter(names), [](const auto& c) { return c.name; });
-  return join(names, ",");
+// With commas between them.
+std::string list_of(const std::vector<GeneratedChannel>& channels, std::string GeneratedChannel::*text) {
+  std::vector<std::string> texts;
+  std::transform(channels.begin(), channels.end(), std::back_inserter(texts), [&](const auto& c) { return c.*text; });
+  return join(texts, ",");
 }
 
 /// The files of the data set, in the order of their years, and who makes which rows of them. Year `i`, counted over
@@ -90,7 +91,7 @@ class WeatherFiles {
 
   /// Checks and makes the folders as prepare_output() does, and removes statistics of an earlier data set: whoever
   /// reads what is half replaced is told that they are missing. On one rank.
-  void prepare() const;
+  std::unique_ptr<FolderLock> prepare() const;
   int64_t num_rounds() const { return is_shared() ? std::ssize(files_) : years_.largest(); }
   /// Samples that the busiest rank makes in a round.
   int64_t samples_of_round() const;
@@ -313,14 +314,15 @@ std::string WeatherFiles::statistics_file(const char* name) const {
   return str("stats/", name, ".npy");
 }
 
-void WeatherFiles::prepare() const {
+std::unique_ptr<FolderLock> WeatherFiles::prepare() const {
   const PlannedOutput output = planned_output();
-  prepare_output(output);
+  auto lock = prepare_output(output);
   for (const std::string& file : output.files) {
     if (file.starts_with("stats/")) {
       std::remove(str(options_.out, "/", file).c_str());
     }
   }
+  return lock;
 }
 
 WeatherFiles::Share WeatherFiles::share_of_round(int64_t round) const {
@@ -425,7 +427,7 @@ void WeatherFiles::write_statistics_of_files() const {
   const bool is_one = files_.front().years.size() > 1 || options_.format == WeatherFormat::kZarr;
   stats.inputs = {str(options_.out, "/", is_one ? files_.front().name : "train")};
   stats.out = options_.out + "/stats";
-  stats.fields.channels = options_.format == WeatherFormat::kHdf5 ? "" : names_of(channels_);
+  stats.fields.channels = options_.format == WeatherFormat::kHdf5 ? "" : list_of(channels_, &GeneratedChannel::name);
   if (is_one && options_.valid_years > 0) {
     stats.fields.dates =
         str(year_text(options_.first_year), "/", year_text(options_.first_year + options_.train_years - 1));
@@ -457,7 +459,7 @@ void WeatherFiles::write_statistics_of_years() const {
     }
     replace_npy(files);
     WholeFile list(str(options_.out, "/stats/", kStatisticsChannels));
-    list.write(names_of(channels_) + "\n");
+    list.write(channels_text(list_of(channels_, &GeneratedChannel::name), list_of(channels_, &GeneratedChannel::unit)));
     list.finish();
   });
 }
@@ -512,7 +514,8 @@ void generate_weather(const GenerateWeatherOptions& options, const comm::MpiGrou
                       const GenerationProgress& progress) {
   comm::agreed(group, [&] { check_options(options); });
   WeatherFiles files(options, group);
-  comm::agreed_on_rank_0(group, [&] { files.prepare(); });
+  std::unique_ptr<FolderLock> lock;
+  comm::agreed_on_rank_0(group, [&] { lock = files.prepare(); });
   if (progress && group.rank() == 0) {
     const int64_t most =
         options.weather == WeatherKind::kWaves ? options.steps_per_year : options.train_years + options.valid_years;

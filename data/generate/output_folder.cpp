@@ -62,7 +62,8 @@ bool has_content(const PlannedOutput& output) {
   for (fs::recursive_directory_iterator entry(output.folder, error), end; !error && entry != end;
        entry.increment(error)) {
     const bool is_nothing = folders.contains(entry->path()) || files.contains(completed_name(entry->path().string())) ||
-                            is_left_of_store(output, *entry);
+                            is_left_of_store(output, *entry) ||
+                            (entry.depth() == 0 && FolderLock::is_lock_file(entry->path().filename().string()));
     if (!is_nothing || entry->is_symlink(error)) {
       return true;
     }
@@ -164,11 +165,18 @@ void check_output_room(const PlannedOutput& output) {
 
 }  // namespace
 
-void prepare_output(const PlannedOutput& output) {
-  check_folder(output);
-  check_strangers(output);
+std::unique_ptr<FolderLock> prepare_output(const PlannedOutput& output) {
+  const auto check = [&] {
+    check_folder(output);
+    check_strangers(output);
+  };
+  check();
   check_output_room(output);
   make_folders(output);
+  auto lock = std::make_unique<FolderLock>(output.folder, "data folder", LockHolder().renewal);
+  lock->try_take(FolderLock::Doubt::kRefuse);
+  check();  // another job may have ended meanwhile
+  return lock;
 }
 
 }  // namespace vit_hybrid::data

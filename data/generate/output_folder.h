@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "data/zarr/zarr_metadata.h"
 #include "src/base/error.h"
+#include "src/base/folder_lock.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::data {
@@ -53,12 +55,12 @@ struct PlannedOutput {
   ExistingFiles existing = ExistingFiles::kRefuse;
 };
 
-/// Checks and makes the folder and the subfolders of the files and stores, on this rank alone. Error(kUsage) without a
-/// name of the folder; Error(kCannotCreate) if it is not empty and may not be (what a killed attempt at the same files
-/// left unfinished is nothing, as are chunks of a store without metadata), if a name of a file or store is that
-/// of something else, if beside what is to be replaced other .h5 files or stores lie (they would become part of the
-/// data set), if a store to be replaced has anything that would stay, if there is no room, or if a folder cannot be
-/// made.
-void prepare_output(const PlannedOutput& output);
+/// Checks and makes the folder and the subfolders of the files and stores, on this rank alone, and locks the folder:
+/// the lock is to be held until all is written. Error(kUsage) without a name of the folder; Error(kCannotCreate) if it
+/// is not empty and may not be (what a killed attempt at the same files left unfinished is nothing, as are chunks of a
+/// store without metadata), if a name of a file or store is that of something else, if beside what is to be replaced
+/// other .h5 files or stores lie (they would become part of the data set), if a store to be replaced has anything that
+/// would stay, if there is no room, if a folder cannot be made, or if another job writes in it.
+std::unique_ptr<FolderLock> prepare_output(const PlannedOutput& output);
 
 }  // namespace vit_hybrid::data

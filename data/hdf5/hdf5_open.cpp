@@ -32,6 +32,11 @@ herr_t keep_innermost(unsigned n, const H5E_error2_t* entry, void* text) {
   return 0;
 }
 
+herr_t note_filter(unsigned /*n*/, const H5E_error2_t* entry, void* is_filter) {
+  *static_cast<bool*>(is_filter) |= entry->maj_num == H5E_PLINE;
+  return 0;
+}
+
 // The smallest signed type that holds the values (a byte may be unsigned).
 std::optional<at::ScalarType> integer_type(size_t bytes, bool is_signed) {
   switch (bytes) {
@@ -110,7 +115,11 @@ Hid hdf5_own(hid_t id, Hid::Close close, ErrorClass error_class, const std::stri
 
 void hdf5_check(herr_t status, ErrorClass error_class, const std::string& what) {
   if (status < 0) {
-    throw Error(error_class, str("cannot ", what, ": ", hdf5_reason()));
+    bool is_filter = false;  // what is stored cannot be decoded
+    H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, &note_filter, &is_filter);
+    const bool is_damaged = is_filter && error_class == ErrorClass::kIo;
+    throw Error(is_damaged ? ErrorClass::kBadData : error_class, str("cannot ", what, ": ", hdf5_reason()),
+                is_damaged ? "the file is damaged: copy or make it again" : "");
   }
 }
 

@@ -54,7 +54,7 @@ class Hid {
 /// Owns `id`, or throws Error(error_class, "cannot <what>: <HDF5's reason>").
 Hid hdf5_own(hid_t id, Hid::Close close, ErrorClass error_class, const std::string& what);
 
-/// Throws the same error if `status` is negative.
+/// Throws the same error if `status` is negative; where it would be kIo because of a filter that fails, kBadData.
 void hdf5_check(herr_t status, ErrorClass error_class, const std::string& what);
 
 /// HDF5's type in memory of a tensor's type; kFloat, kDouble, kHalf, kBFloat16, kByte, kChar, kShort,

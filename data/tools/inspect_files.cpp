@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -187,6 +188,57 @@ std::string values_text(const comm::MpiGroup& group, const std::string& path, co
          statistics_table(statistics.channels, part.channels);
 }
 
+// What files of one folder have for training.
+struct FoundFields {
+  bool has_dataset = false;             // that of states
+  std::vector<std::string> words = {};  // of variables, each once; on rank 0
+};
+
+void inspect_file(const comm::MpiGroup& group, const std::string& path, const InspectOptions& options,
+                  const std::function<void(const std::string&)>& print, FoundFields& found) {
+  std::vector<InspectedPart> parts;
+  comm::agreed_on_rank_0(group, [&] {
+    parts = is_zarr_store(path) ? describe_zarr_store(path) : describe_file(path, options, group.size());
+  });
+  parts.resize(static_cast<size_t>(group.max(std::ssize(parts))));
+  for (InspectedPart& part : parts) {
+    part.dataset = group.broadcast(part.dataset, 0);
+    part.query = group.broadcast(part.query, 0);
+    if (!part.dataset.empty() || !part.query.empty()) {
+      part.channels = broadcast_lines(group, part.channels);
+      part.text += values_text(group, path, part, options.all ? 0 : options.sample);
+    }
+    if (group.rank() == 0 && !part.text.empty()) {
+      print(part.text);
+    }
+    found.has_dataset |= part.dataset == FieldQuery().dataset;
+    std::copy_if(part.words.begin(), part.words.end(), std::back_inserter(found.words), [&](const std::string& word) {
+      return std::find(found.words.begin(), found.words.end(), word) == found.words.end();
+    });
+  }
+}
+
+// The files as training takes them, joined by dates and by variables.
+std::string together_text(const comm::MpiGroup& group, const std::string& folder, const std::vector<std::string>& paths,
+                          const std::vector<std::string>& words) {
+  std::string text = str(folder, ": ", counted(paths.size(), "file"), " together\n");
+  try {
+    const RowSource source(group, paths, FieldQuery{.channels = join(words, ",")}, IoMode::kAuto);
+    const std::vector<Range> runs = comm::agreed(group, [&] { return time_runs(source.files()); });
+    TimeAxis times = source.files().front().layout.times;
+    times.last = source.files().back().layout.times.last;
+    times.interval = comm::agreed(group, [&] { return common_interval(source.files()); });
+    times.gaps.clear();
+    std::transform(runs.begin() + (runs.empty() ? 0 : 1), runs.end(), std::back_inserter(times.gaps),
+                   [](const Range& run) { return run.begin; });
+    text += inspect_line("times", times_text(times, num_rows(runs)));
+    text += words.empty() ? "" : channels_line(words);
+  } catch (const Error& error) {
+    text += inspect_line("refused", error.message());
+  }
+  return text;
+}
+
 }  // namespace
 
 ReadCost read_cost(const ArrayLayout& layout, int64_t row, const RowBox& box) {
@@ -275,21 +327,18 @@ std::string statistics_table(const std::vector<ChannelMoments>& channels, const 
 
 void inspect_files(const comm::MpiGroup& group, const InspectOptions& options,
                    const std::function<void(const std::string&)>& print) {
-  for (const std::string& path : list_weather_inputs(group, options.inputs)) {
-    std::vector<InspectedPart> parts;
-    comm::agreed_on_rank_0(group, [&] {
-      parts = is_zarr_store(path) ? describe_zarr_store(path) : describe_file(path, options, group.size());
-    });
-    parts.resize(static_cast<size_t>(group.max(std::ssize(parts))));
-    for (InspectedPart& part : parts) {
-      part.dataset = group.broadcast(part.dataset, 0);
-      part.query = group.broadcast(part.query, 0);
-      if (!part.dataset.empty() || !part.query.empty()) {
-        part.channels = broadcast_lines(group, part.channels);
-        part.text += values_text(group, path, part, options.all ? 0 : options.sample);
-      }
-      if (group.rank() == 0 && !part.text.empty()) {
-        print(part.text);
+  list_weather_inputs(group, options.inputs);  // what is not there is refused before anything is told
+  for (const std::string& input : options.inputs) {
+    const std::vector<std::string> paths = list_weather_inputs(group, {input});
+    FoundFields found;
+    for (const std::string& path : paths) {
+      inspect_file(group, path, options, print, found);
+    }
+    found.words = broadcast_lines(group, found.words);
+    if (paths.size() > 1 && (found.has_dataset || !found.words.empty())) {
+      const std::string text = together_text(group, input, paths, found.words);
+      if (group.rank() == 0) {
+        print(text);
       }
     }
   }

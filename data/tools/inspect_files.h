@@ -45,7 +45,8 @@ std::string slow_because(const ArrayLayout& layout, const ReadCost& cost);
 /// A table of one line for each channel.
 std::string statistics_table(const std::vector<ChannelMoments>& channels, const std::vector<std::string>& names);
 
-/// Calls `print` on rank 0 with the text of one file after the other. Collective over `group`; errors are agreed.
+/// Calls `print` on rank 0 with the text of one file after the other and, behind those of a folder, what they are
+/// together, or why training would refuse them. Collective over `group`; errors are agreed.
 void inspect_files(const comm::MpiGroup& group, const InspectOptions& options,
                    const std::function<void(const std::string&)>& print);
 

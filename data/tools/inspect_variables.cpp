@@ -190,6 +190,10 @@ std::string cost_line(const ReadCost& cost, const std::string& what, const std::
                                                  : ""));
 }
 
+std::string channels_line(const std::vector<std::string>& words) {
+  return str("  --channels ", quoted_word(shown(join(words, ","), kMostNamesText)), "\n");
+}
+
 std::string quoted_word(const std::string& word) {
   if (word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./+:,@%") ==
       std::string::npos) {
@@ -336,7 +340,8 @@ InspectedPart InspectedVariables::together() const {
   if (!words.empty()) {
     part.text += str("all of it: ", counted(words.size(), "channel"), " of ", counted(most.size(), "array"), "\n");
     part.text += cost_line(cost, "one row", kInFiles);
-    part.text += str("  --channels ", quoted_word(shown(join(words, ","), kMostNamesText)), "\n");
+    part.text += channels_line(words);
+    part.words = std::move(words);
   }
   if (!statics_.empty()) {
     part.text += str("  --static ", quoted_word(shown(join(statics_, ","), kMostNamesText)), "\n");

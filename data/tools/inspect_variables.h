@@ -20,6 +20,7 @@ struct InspectedPart {
   std::string dataset = {};
   std::string query = {};
   std::vector<std::string> channels = {};  ///< names for the table
+  std::vector<std::string> words = {};     ///< what --channels takes of the whole file
 };
 
 /// "  title:      text" and the end of the line.
@@ -27,6 +28,9 @@ std::string inspect_line(const std::string& title, const std::string& text);
 
 /// "reading: one sample of 19.8 MiB = 20 reads, 1.00 x the bytes wanted (9.50 MiB in the file, inflated to 19.8 MiB)".
 std::string cost_line(const ReadCost& cost, const std::string& what, const std::string& where = "in the file");
+
+/// The option that takes these channels.
+std::string channels_line(const std::vector<std::string>& words);
 
 /// `word` as a shell reads it.
 std::string quoted_word(const std::string& word);

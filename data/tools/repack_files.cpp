@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -112,11 +113,7 @@ class Repacking {
       rewrite_.chunk = old_.shape;
       rewrite_.chunk.front() = 1;
     }
-    // The folder comes last: what is refused leaves none.
-    comm::agreed_on_rank_0(group_, [&] {
-      check_room(options.out, old_.num_rows() * row_bytes());
-      make_output_folder(options.out);
-    });
+    comm::agreed_on_rank_0(group_, [&] { check_room(options.out, old_.num_rows() * row_bytes()); });
   }
   ~Repacking() {
     if (!finished_ && group_.rank() == 0) {
@@ -302,7 +299,11 @@ class Repacking {
 std::vector<RepackedFile> repack_files(const comm::MpiGroup& group, const RepackOptions& options,
                                        const std::function<void(const std::string&)>& progress) {
   const auto inputs = list_hdf5_inputs(group, options.inputs);
-  comm::agreed_on_rank_0(group, [&] { check_repacked_paths(options, inputs); });
+  std::optional<OutputFolder> folder;
+  comm::agreed_on_rank_0(group, [&] {
+    check_repacked_paths(options, inputs);
+    folder.emplace(options.out);
+  });
   std::vector<RepackedFile> files;
   for (const std::string& input : inputs) {
     files.push_back(Repacking(group, options, input).run());

@@ -268,8 +268,7 @@ std::vector<const char*> names_of(const WriteStatsOptions& options) {
   return names;
 }
 
-void prepare_folder(const WriteStatsOptions& options) {
-  make_output_folder(options.out);
+void check_folder(const WriteStatsOptions& options) {
   std::error_code unknown;
   if (options.climatology && fs::equivalent(options.out, options.inputs.front(), unknown)) {
     throw Error(
@@ -331,6 +330,12 @@ void check_channels(const WrittenStats& stats) {
     if (channel.count == 0) {
       throw Error(ErrorClass::kBadData, str(name, " has no finite value"), "leave the channel out of the data");
     }
+    if (!std::isfinite(static_cast<float>(channel.deviation()))) {
+      throw Error(
+          ErrorClass::kBadData,
+          str(name, " has values from ", channel.min, " to ", channel.max, ", whose deviation no float32 holds"),
+          "mask the values that stand for missing ones, or leave the channel out of the data");
+    }
     if (!(static_cast<float>(channel.deviation()) > 0.0f)) {
       throw Error(ErrorClass::kBadData, str(name, " is constant (", channel.mean, "): its deviation is 0"),
                   "training cannot normalize it; leave the channel out of the data");
@@ -347,7 +352,8 @@ at::Tensor by_channel(const std::vector<ChannelMoments>& channels, double (*valu
   return values;
 }
 
-// `channels`: as the data name them, or empty. The names are there only beside the statistics that they are of.
+// `channels`: the contents of kStatisticsChannels, or empty. The names are there only beside the statistics that they
+// are of.
 void write_files(const WriteStatsOptions& options, const RowStatistics& statistics,
                  const std::vector<ChannelMoments>& increments, const std::string& channels) {
   NpyFiles files;
@@ -371,7 +377,7 @@ void write_files(const WriteStatsOptions& options, const RowStatistics& statisti
   replace_npy(files, {names, (fs::path(options.out) / kClimatology).string()});
   if (!channels.empty()) {
     WholeFile list(names);
-    list.write(channels + "\n");
+    list.write(channels);
     list.finish();
   }
 }
@@ -478,9 +484,11 @@ RowStatistics row_statistics(const comm::MpiGroup& group, const RowSource& sourc
 
 WrittenStats write_stats(const comm::MpiGroup& group, const WriteStatsOptions& options) {
   std::vector<std::string> paths;
+  std::optional<OutputFolder> folder;
   comm::agreed_on_rank_0(group, [&] {
     paths = list_weather_files(options.inputs.front());
-    prepare_folder(options);
+    folder.emplace(options.out);
+    check_folder(options);
   });
   const RowSource source(group, broadcast_lines(group, paths), options.fields, IoMode::kAuto);
   WrittenStats result;
@@ -515,8 +523,11 @@ WrittenStats write_stats(const comm::MpiGroup& group, const WriteStatsOptions& o
   // Under its temporary name until the old files are gone.
   const std::unique_ptr<Hdf5Writer> days =
       climatology ? climatology->write((fs::path(options.out) / kClimatology).string(), result.channel_names) : nullptr;
-  comm::agreed_on_rank_0(group,
-                         [&] { write_files(options, statistics, result.increments, given_channels(source.files())); });
+  comm::agreed_on_rank_0(group, [&] {
+    const std::string names = given_channels(source.files());
+    write_files(options, statistics, result.increments,
+                names.empty() ? "" : channels_text(names, list_of_units(source.files().front())));
+  });
   if (days != nullptr) {
     days->finish();
   }

@@ -94,6 +94,23 @@ void make_output_folder(const std::string& folder) {
   }
 }
 
+OutputFolder::OutputFolder(const std::string& folder) {
+  const fs::path there = existing_part(folder);
+  std::error_code ignored;
+  for (fs::path path = fs::absolute(folder, ignored); path != there && path != path.parent_path();
+       path = path.parent_path()) {
+    made_.push_back(path.string());
+  }
+  make_output_folder(folder);
+}
+
+OutputFolder::~OutputFolder() {
+  for (const std::string& path : made_) {
+    std::error_code is_full;
+    fs::remove(path, is_full);
+  }
+}
+
 std::string existing_part(const std::string& folder) {
   std::error_code ignored;
   fs::path path = fs::absolute(folder.empty() ? "." : folder, ignored);

@@ -29,6 +29,20 @@ std::vector<std::string> broadcast_lines(const comm::MpiGroup& group, const std:
 /// Makes the folder and those above it. Error(kCannotCreate).
 void make_output_folder(const std::string& folder);
 
+/// A folder for outputs, made with those above it. At its end what it made goes again where nothing is in it: of work
+/// that failed before its first file nothing is left.
+class OutputFolder {
+ public:
+  /// Error(kCannotCreate).
+  explicit OutputFolder(const std::string& folder);
+  ~OutputFolder();
+  OutputFolder(const OutputFolder&) = delete;
+  OutputFolder& operator=(const OutputFolder&) = delete;
+
+ private:
+  std::vector<std::string> made_;  // the innermost first
+};
+
 /// The folder itself or, where it is still to be made, the nearest one above it that is there; of "" the current one.
 std::string existing_part(const std::string& folder);
 

@@ -408,11 +408,16 @@ bool FolderLock::decide(const Found& end, timespec now, Doubt doubt, const std::
 }
 
 void FolderLock::refuse(const Found& found, double age) const {
-  throw Error(ErrorClass::kCannotCreate,
-              str("the ", what_, " ", folder_, " is in use by ", found.holder.text(), ", which renewed its lock ",
-                  seconds_text(age), " ago (", found.file, ")"),
-              str("wait for that job, or name another folder; where it is gone, its lock counts for ",
-                  seconds_text(kMissedRenewals * found.holder.renewal), ", which --resume auto waits for"));
+  throw Error(
+      ErrorClass::kCannotCreate,
+      str("the ", what_, " ", folder_, " is in use by ", found.holder.text(), ", which renewed its lock ",
+          seconds_text(age), " ago (", found.file, ")"),
+      str("wait for that job, or name another folder; where it is gone, its lock counts for ",
+          seconds_text(kMissedRenewals * found.holder.renewal), " (a training waits for that with --resume auto)"));
+}
+
+bool FolderLock::is_lock_file(const std::string& name) {
+  return name == kName || name.starts_with(str(kName, "."));
 }
 
 bool FolderLock::supersede(const Found& end, const std::string& candidate) {

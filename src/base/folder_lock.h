@@ -56,6 +56,9 @@ class FolderLock {
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
 
+  /// Whether a file of this name in a folder is that of a lock, one of before or one that is being made.
+  static bool is_lock_file(const std::string& name);
+
   /// One attempt. True: the folder is this process's. False, with Doubt::kWait only: its holder does not renew, but may
   /// be alive; remark() says so, and the call is to be repeated until three renewals were missed. A lock is taken over
   /// at once from a process of this machine that has ended, from the same Slurm job before its restart, from `loser`,

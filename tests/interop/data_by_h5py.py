@@ -131,6 +131,22 @@ class Check:
                         folder / "run")
         self.say("turned by the message's line they are trained on", "in-channels 3" in text)
 
+    def damage(self):
+        """A chunk that cannot be decoded is bad data whoever reads it: this program or HDF5."""
+        (self.folder / "damaged").mkdir()
+        path = self.folder / "damaged/2001.h5"
+        with h5py.File(path, "w") as file:
+            values = numpy.random.default_rng(2).standard_normal((TIMES, 3, HEIGHT, WIDTH)).astype("f4")
+            fields = file.create_dataset("fields", data=values, chunks=(1, 3, HEIGHT, WIDTH), compression="gzip")
+            chunk = fields.id.get_chunk_info(TIMES // 2)
+        data = bytearray(path.read_bytes())
+        data[chunk.byte_offset + chunk.size // 2:chunk.byte_offset + chunk.size] = bytes(chunk.size - chunk.size // 2)
+        path.write_bytes(data)
+        train = "--patch-size 4 --embed-dim 16 --depth 1 --num-heads 2 --epochs 1 --global-batch-size 2".split()
+        for mode in ("direct", "independent", "collective"):
+            text = self.run("train", *train, "--train-data", "damaged", "--stats", "globe/elsewhere", "--io", mode, "--run-dir", f"run-{mode}", code=65)
+            self.say(f"a damaged chunk by --io {mode}", "2001.h5" in text and "damaged" in text)
+
     def classes(self):
         names = list(COLOURS)
         write_images(self.folder / "all.h5", names)
@@ -150,6 +166,7 @@ def main():
         check = Check(pathlib.Path(sys.argv[1]).absolute(), pathlib.Path(folder))
         check.coordinates()
         check.order()
+        check.damage()
         check.classes()
     print(f"{check.failures} wrong")
     return 1 if check.failures else 0

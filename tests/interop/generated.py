@@ -9,9 +9,11 @@ statistics and training do not tell them apart.
 import datetime
 import json
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 import h5py
 import numpy
@@ -95,6 +97,9 @@ class Trial:
         except ImportError:
             print("values of the Zarr store are not looked at: zarr or xarray is not there")
             return
+        if zarr.__version__.startswith("2."):
+            print(f"values of the Zarr store are not looked at: zarr {zarr.__version__} reads none of version 3")
+            return
         group = zarr.open_group(store, mode="r")
         for number, year in enumerate((1990, 1991, 1992)):
             with h5py.File(self.folder / f"hdf5/{'valid' if number == 2 else 'train'}/{year}.h5") as joined:
@@ -130,6 +135,44 @@ class Trial:
             losses[way] = [line for line in out.splitlines() if " loss=" in line and "step" not in line]
         assert losses["hdf5"] and losses["hdf5"] == losses["netcdf"] == losses["zarr"], losses
 
+    def refused(self, code, says, *words):
+        done = subprocess.run([self.program, *map(str, words)], cwd=self.folder, capture_output=True, text=True)
+        told = done.stdout + done.stderr
+        assert done.returncode == code and says in told, f"{words} ended with {done.returncode}:\n{told}"
+
+    def check_units(self):
+        """Statistics know the units that they are in, of channels in any order."""
+        stats = self.folder / "hdf5/stats/channels.txt"
+        names, units = (line.split(",") for line in stats.read_text().splitlines())
+        assert names == CHANNELS and units == ["m s**-1", "K", "m**2 s**-2", "m**2 s**-2", "kg kg**-1", "K", "K"], units
+        train = ["--train-data", "netcdf/train", "--channels", "t850,u10", "--stats", "celsius", "--patch-size", 4, "--embed-dim", 16, "--depth", 1,
+                 "--num-heads", 2, "--global-batch-size", 4, "--steps", 1, "--device", "cpu"]
+        (self.folder / "celsius").mkdir()
+        for file in (self.folder / "hdf5/stats").glob("global_*.npy"):
+            (self.folder / "celsius" / file.name).write_bytes(file.read_bytes())
+        for unit, is_other in (("degC", True), ("kelvin", False), ("", False)):
+            told = ",".join([*units[:5], unit, "K"])
+            (self.folder / "celsius/channels.txt").write_text(",".join(names) + "\n" + told + "\n")
+            if is_other:
+                self.refused(65, "celsius/global_means.npy is of channel 't850' in degC (channels.txt beside it), but the data have it in K", *train)
+            else:
+                self.run(*train, "--run-dir", f"units-{unit}")
+
+    def check_two_jobs(self):
+        """While one job writes a data set, another one is refused; nothing of the lock is left."""
+        words = ["data", "generate", "--out", "twice", "--weather", "waves", "--format", "zarr", "--train-years", 1, "--valid-years", 0,
+                 "--steps-per-year", 20000, "--height", 8, "--width", 16, "--channels", 2]
+        first = subprocess.Popen([self.program, *map(str, words)], cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while not (self.folder / "twice/run.lock").exists() and first.poll() is None:
+            time.sleep(0.001)
+        first.send_signal(signal.SIGSTOP)
+        assert first.poll() is None, f"the first of two jobs ended with {first.returncode}"
+        self.refused(73, "the data folder twice is in use by process", *words)
+        first.send_signal(signal.SIGCONT)
+        assert first.wait() == 0, f"the first of two jobs ended with {first.returncode}"
+        assert sorted(path.name for path in (self.folder / "twice").iterdir()) == ["stats", "weather.zarr"]
+        self.refused(73, "the folder twice is not empty", *words)
+
     def check_water(self):
         """Shallow water by variable: the same values as in one dataset, on a plane that has no coordinates."""
         for way in ("hdf5", "netcdf", "zarr"):
@@ -153,6 +196,8 @@ class Trial:
         self.check_netcdf()
         self.check_zarr()
         self.check_use()
+        self.check_units()
+        self.check_two_jobs()
         self.check_water()
 
 

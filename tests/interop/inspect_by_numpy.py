@@ -152,6 +152,11 @@ class Trial:
         text = self.run("data", "inspect", "both")
         begins = [text.index(f"both/{name}: ") for name in ("1990.nc", "1991.nc", "weather.zarr")]
         assert begins == sorted(begins) and text.count(f"  --channels {','.join(NAMES)}\n") == 3, text
+        assert "\nboth: 3 files together\n  refused:    " in text and "1990-01-01" in text.split("refused:")[-1], text
+        shutil.rmtree(self.folder / "both/weather.zarr")
+        text = self.run("data", "inspect", "both", ranks=2)
+        assert text.endswith(f"both: 2 files together\n  times:      {2 * STEPS} from 1990-01-01 00:00:00 to 1991-01-05 18:00:00, 6 hours apart, "
+                             f"1 gap (before row {STEPS})\n  --channels {','.join(NAMES)}\n"), text
         parts = self.inspected("both/1991.nc", "--all")
         self.expect_values("".join(parts.values()), {**{name: self.values[name][STEPS:] for name in NAMES}, **self.statics, "u10": holed})
         assert f"  times:      {STEPS} from 1991-01-01 00:00:00 to 1991-01-05 18:00:00, 6 hours apart\n" in parts["z"], parts["z"]

@@ -194,7 +194,7 @@ TEST_CASE("data stats: missing values are refused by name, or left out and count
 TEST_CASE("data stats: what is refused") {
   const auto group = comm::MpiGroup::world();
   const ScratchFolder folder(group);
-  for (const char* name : {"flat", "ints", "differ", "good"}) {
+  for (const char* name : {"flat", "ints", "differ", "huge", "good"}) {
     fs::create_directories(folder.file(name));
   }
   on_rank_0(group, [&] {
@@ -202,6 +202,7 @@ TEST_CASE("data stats: what is refused") {
     testing::write_hdf5_file(folder.file("ints/1990.h5"), {{"fields", ramp(0, 3).to(at::kInt)}});
     testing::write_hdf5_file(folder.file("differ/1990.h5"), {{"fields", ramp(0, 3)}});
     testing::write_hdf5_file(folder.file("differ/1991.h5"), {{"fields", ramp(0, 3).narrow(3, 0, 4).contiguous()}});
+    testing::write_hdf5_file(folder.file("huge/1990.h5"), {{"fields", ramp(0, 3).to(at::kDouble).mul(1e200)}});
     testing::write_hdf5_file(folder.file("good/1990.h5"), {{"fields", ramp(0, 3)}});
   });
   const auto refused = [&](const char* name, ErrorClass error_class, const std::string& text) {
@@ -217,6 +218,8 @@ TEST_CASE("data stats: what is refused") {
   refused("ints", ErrorClass::kBadData, "is no field");
   refused("differ", ErrorClass::kBadData, "differs from that of");
   refused("none", ErrorClass::kMissingInput, "none");
+  refused("huge", ErrorClass::kBadData, "whose deviation no float32 holds");
+  CHECK_FALSE(fs::exists(folder.file("stats")));  // of refused work nothing is left
   WriteStatsOptions options;
   options.inputs = {folder.file("good")};
   options.out = folder.file("stats");
