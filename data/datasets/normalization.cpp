@@ -26,6 +26,8 @@ namespace vit_hybrid::data {
 
 namespace {
 
+constexpr int64_t kMostListBytes = int64_t{1} << 20;  // of a text beside statistics
+
 std::vector<double> read_statistic(const std::string& path, int64_t channels, const std::string& names,
                                    const std::string& units) {
   const auto found = statistics_rows(path, names, units);
@@ -149,13 +151,12 @@ Normalization Normalization::identity(int64_t channels) {
 
 std::optional<StatisticsRows> statistics_rows(const std::string& path, const std::string& names,
                                               const std::string& units) {
-  constexpr int64_t kMostBytes = int64_t{1} << 20;
   const std::string list = (std::filesystem::path(path).parent_path() / kStatisticsChannels).string();
   std::error_code ignored;
   if (names.empty() || !std::filesystem::exists(list, ignored)) {
     return std::nullopt;
   }
-  std::istringstream lines(read_regular_file(list, kMostBytes));
+  std::istringstream lines(read_regular_file(list, kMostListBytes));
   std::string text, told;
   std::getline(lines, text);
   std::getline(lines, told);
@@ -184,6 +185,34 @@ std::optional<StatisticsRows> statistics_rows(const std::string& path, const std
                 "make statistics of these data: `vit_hybrid data stats`");
   }
   return found;
+}
+
+std::string increment_lead_text(const Lead& lead) {
+  return lead.hours > 0.0 ? str(number_text(lead.hours, 9), " hours\n") : str(lead.rows, " rows\n");
+}
+
+void require_increment_lead(const std::string& folder, const Lead& lead) {
+  const std::string path = (std::filesystem::path(folder) / kIncrementLead).string();
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) {
+    return;
+  }
+  std::string text = read_regular_file(path, kMostListBytes);
+  text.erase(text.find_last_not_of("\n\r ") + 1);
+  std::istringstream words(text);
+  double number = 0.0;
+  std::string unit;
+  if (!(words >> number >> unit) || (unit != "hours" && unit != "rows")) {
+    throw Error(ErrorClass::kBadData, str(path, " holds '", shown(text), "'"), "needed is a lead: 24 hours");
+  }
+  const double given = unit == "hours" ? lead.hours : static_cast<double>(lead.rows);
+  constexpr double kSame = 0.01;  // of it
+  if (given > 0.0 && std::abs(given - number) > kSame * number) {
+    throw Error(ErrorClass::kBadData,
+                str("the statistics of increments in ", folder, " are over ", shown(text), " (", kIncrementLead,
+                    "), the pairs of the data are ", lead_text(lead), " apart"),
+                "make those of this lead: `vit_hybrid data stats --increments` with the same --dt or --dt-hours");
+  }
 }
 
 Normalization Normalization::read(const comm::MpiGroup& group, const std::string& means, const std::string& stds,

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "data/datasets/coordinates.h"
 #include "src/base/partition.h"
 
 namespace vit_hybrid::comm {
@@ -41,6 +42,14 @@ inline std::string channels_text(const std::string& names, const std::string& un
 /// Files beside them, of the increments from a state to the one a lead behind it.
 inline constexpr const char* kIncrementMeans = "time_diff_means.npy";
 inline constexpr const char* kIncrementDeviations = "time_diff_stds.npy";
+/// What that lead is: "24 hours", or "1 row" of data without dates.
+inline constexpr const char* kIncrementLead = "time_diff_lead.txt";
+
+/// The contents of kIncrementLead. Pure.
+std::string increment_lead_text(const Lead& lead);
+/// Error(kBadData) where the statistics of increments in `folder` say that they are over another lead. On this rank
+/// alone.
+void require_increment_lead(const std::string& folder, const Lead& lead);
 
 /// Where the channels `names` (with commas between them) are in the statistics of a .npy file, by the names beside it,
 /// so that those of other channels, or in another order, are not taken for theirs; nothing where the file or the data

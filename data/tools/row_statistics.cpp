@@ -354,8 +354,8 @@ at::Tensor by_channel(const std::vector<ChannelMoments>& channels, double (*valu
 
 // `channels`: the contents of kStatisticsChannels, or empty. The names are there only beside the statistics that they
 // are of.
-void write_files(const WriteStatsOptions& options, const RowStatistics& statistics,
-                 const std::vector<ChannelMoments>& increments, const std::string& channels) {
+void write_files(const WriteStatsOptions& options, const RowStatistics& statistics, const WrittenStats& written,
+                 const std::string& channels) {
   NpyFiles files;
   const auto add = [&](const char* name, const at::Tensor& values) {
     files.emplace_back((fs::path(options.out) / name).string(), values);
@@ -370,16 +370,21 @@ void write_files(const WriteStatsOptions& options, const RowStatistics& statisti
     add(kTimeMeans, statistics.time_means.to(at::kFloat).unsqueeze(0));
   }
   if (options.increments) {
-    add(kIncrementMeans, by_channel(increments, [](const ChannelMoments& m) { return m.mean; }));
-    add(kIncrementDeviations, by_channel(increments, [](const ChannelMoments& m) { return m.deviation(); }));
+    add(kIncrementMeans, by_channel(written.increments, [](const ChannelMoments& m) { return m.mean; }));
+    add(kIncrementDeviations, by_channel(written.increments, [](const ChannelMoments& m) { return m.deviation(); }));
   }
   const std::string names = (fs::path(options.out) / kStatisticsChannels).string();
-  replace_npy(files, {names, (fs::path(options.out) / kClimatology).string()});
-  if (!channels.empty()) {
-    WholeFile list(names);
-    list.write(channels);
-    list.finish();
-  }
+  const std::string lead = (fs::path(options.out) / kIncrementLead).string();
+  replace_npy(files, {names, lead, (fs::path(options.out) / kClimatology).string()});
+  const auto write = [](const std::string& path, const std::string& text) {
+    if (!text.empty()) {
+      WholeFile file(path);
+      file.write(text);
+      file.finish();
+    }
+  };
+  write(names, channels);
+  write(lead, options.increments ? increment_lead_text(written.lead) : "");
 }
 
 }  // namespace
@@ -525,7 +530,7 @@ WrittenStats write_stats(const comm::MpiGroup& group, const WriteStatsOptions& o
       climatology ? climatology->write((fs::path(options.out) / kClimatology).string(), result.channel_names) : nullptr;
   comm::agreed_on_rank_0(group, [&] {
     const std::string names = given_channels(source.files());
-    write_files(options, statistics, result.increments,
+    write_files(options, statistics, result,
                 names.empty() ? "" : channels_text(names, list_of_units(source.files().front())));
   });
   if (days != nullptr) {

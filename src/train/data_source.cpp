@@ -118,6 +118,7 @@ std::string roles_text(const RunConfig& config) {
 // Those of the configuration, of the channels that are taken and predicted.
 void read_increments(const DataConfig& config, const comm::MpiGroup& world, const data::WeatherDataset& train,
                      DataSource& source) {
+  comm::agreed_on_rank_0(world, [&] { data::require_increment_lead(config.stats, train.lead()); });
   const Range state = train.channels().state();
   const auto path = [&](const char* name) { return config.stats + "/" + name; };
   const auto increments =

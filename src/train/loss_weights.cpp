@@ -76,6 +76,7 @@ std::vector<double> weights_of_increments(const RunConfig& config, const comm::M
                     str(kOption, " ", kIncrementWeights, " needs ", path, ": ", reason(errno)), kMakeIncrements);
       }
     }
+    data::require_increment_lead(folder, fields.lead);
   });
   std::vector<double> weights =
       data::Normalization::read(group, means, deviations, count,
@@ -119,7 +120,7 @@ std::vector<double> channel_weights(const RunConfig& config, const comm::MpiGrou
 }  // namespace
 
 LossFields loss_fields(const data::Dataset& dataset, const TrainingData& described) {
-  LossFields fields = {described.grid, dataset.channel_names(), !described.channels.empty(), {}};
+  LossFields fields = {described.grid, dataset.channel_names(), !described.channels.empty(), {}, described.lead};
   if (described.stds.size() >= fields.channels.size()) {  // of rows, in which what is predicted comes last
     fields.stds.assign(described.stds.end() - std::ssize(fields.channels), described.stds.end());
   }

@@ -158,6 +158,16 @@ class Trial:
             else:
                 self.run(*train, "--run-dir", f"units-{unit}")
 
+    def check_leads(self):
+        """Statistics of increments know their lead, for what predicts increments and what is weighed by them."""
+        self.run("data", "stats", "hdf5/train", "--out", "half-days", "--increments", "--dt-hours", 12)
+        assert (self.folder / "half-days/time_diff_lead.txt").read_text() == "12 hours\n"
+        train = ["--train-data", "hdf5/train", "--stats", "half-days", "--patch-size", 4, "--embed-dim", 16, "--depth", 1, "--num-heads", 2,
+                 "--global-batch-size", 4, "--steps", 1, "--device", "cpu"]
+        for number, words in enumerate((["--target", "increment"], ["--loss-channel-weights", "increments"])):
+            self.refused(65, "in half-days are over 12 hours (time_diff_lead.txt), the pairs of the data are 1 row (6 hours) apart", *train, *words)
+            self.run(*train, *words, "--dt", 2, "--run-dir", f"leads-{number}")
+
     def check_two_jobs(self):
         """While one job writes a data set, another one is refused; nothing of the lock is left."""
         words = ["data", "generate", "--out", "twice", "--weather", "waves", "--format", "zarr", "--train-years", 1, "--valid-years", 0,
@@ -197,6 +207,7 @@ class Trial:
         self.check_zarr()
         self.check_use()
         self.check_units()
+        self.check_leads()
         self.check_two_jobs()
         self.check_water()
 

@@ -394,6 +394,7 @@ TEST_CASE("climatology: what is refused, and that it is never beside other stati
   WriteStatsOptions part = good;
   part.fields.dates = "2003-01/2003-06";
   refused(part, ErrorClass::kBadData, "a.h5 counts for day 211 of the year at 00:00, with a window of 61 days");
+  group.barrier();
   CHECK_FALSE(fs::exists(folder.file("stats")));
   write_stats(group, good);
   WriteStatsOptions again = good;

@@ -130,6 +130,9 @@ TEST_CASE("data stats: increments over a lead, none across a gap in the times, f
       const WrittenStats stats = write_stats(part, options);
       CHECK(stats.lead.hours == static_cast<double>(6 * stats.lead.rows));
       CHECK(stats.increments.front().count == std::ssize(one.increments) * kCells);
+      CHECK_NOTHROW(require_increment_lead(options.out, stats.lead));
+      CHECK_NOTHROW(require_increment_lead(options.out, {.rows = stats.lead.rows}));  // of data without dates
+      CHECK_THROWS_AS(require_increment_lead(options.out, {.rows = 1, .hours = stats.lead.hours + 6.0}), Error);
       const at::Tensor means = read_npy(folder.file(name + "/time_diff_means.npy"));
       const at::Tensor deviations = read_npy(folder.file(name + "/time_diff_stds.npy"));
       CHECK((means.sizes() == at::IntArrayRef({1, 3, 1, 1})));
