@@ -53,7 +53,7 @@ endfunction()
 # no CMakeLists.txt).
 #
 # The sources are globbed, with CONFIGURE_DEPENDS, on purpose: a box is its folder, and a list beside the folder could
-# only repeat it or be wrong. Files that know the libraries of GPUs, and their stubs, go to the box's device libraries.
+# only repeat it or be wrong. Files that know the libraries of GPUs go to the box's device library.
 function(vh_add_library box)
   cmake_parse_arguments(ARG "" "" "DEPENDS;LIBRARIES" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
@@ -86,45 +86,41 @@ function(vh_add_library box)
   add_library(vit_hybrid::${box} ALIAS ${target})
   set_property(GLOBAL APPEND PROPERTY VIT_HYBRID_LIBRARIES ${target})
   if(device_sources)
-    _vh_add_device_libraries(${box} "${device_sources}")
+    set(device_library $<TARGET_NAME:vit_hybrid_no_cuda>)
+    if(VIT_HYBRID_ENABLE_CUDA)
+      _vh_add_cuda_library(${box} "${device_sources}")
+      set(device_library
+        $<IF:$<STREQUAL:$<TARGET_PROPERTY:VIT_HYBRID_DEVICE>,cuda>,$<TARGET_NAME:vit_hybrid_${box}_cuda>,${device_library}>)
+    endif()
+    target_link_libraries(${target} INTERFACE ${device_library})
   endif()
 endfunction()
 
-# The device libraries of a box: the only objects in which the CPU and the CUDA variant of a program differ.
-#   vit_hybrid_<box>_cpu   its no_*.cpp stubs
-#   vit_hybrid_<box>_cuda  its other device files and all .cu files, with LibTorch's CUDA libraries and NCCL
-# The box calls into them and they call back: CMake resolves the cycle of static libraries. Which of the two a program
-# gets is its own property VIT_HYBRID_DEVICE (cuda, else the CPU).
+# The only objects in which the CPU and the CUDA variant of a program differ: a box's device files and .cu files, with
+# LibTorch's CUDA libraries and NCCL, are the library vit_hybrid_<box>_cuda; programs without CUDA have vit_hybrid_no_cuda
+# for all of them (src/no_cuda.cpp). The box calls into them and they call back: CMake resolves the cycle of static
+# libraries. Which of the two a program gets is its own property VIT_HYBRID_DEVICE (cuda, else the CPU).
 set(VIT_HYBRID_DEVICE_FILES "(cuda|cublas|cudnn|nccl)[^/]*\\.cpp$")
 
-function(_vh_add_device_libraries box sources)
-  set(cpu_sources ${sources})
-  list(FILTER cpu_sources INCLUDE REGEX "/no_[^/]*$")
-  list(FILTER sources EXCLUDE REGEX "/no_[^/]*$")
-  _vh_add_device_library(${box} cpu "${cpu_sources}" "")
-  set(choice $<TARGET_NAME:vit_hybrid_${box}_cpu>)
-  if(VIT_HYBRID_ENABLE_CUDA)
-    file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cu)
-    _vh_add_device_library(${box} cuda "${sources};${kernels}" LibTorchCuda::torch_cuda)
-    set(choice
-      $<IF:$<STREQUAL:$<TARGET_PROPERTY:VIT_HYBRID_DEVICE>,cuda>,$<TARGET_NAME:vit_hybrid_${box}_cuda>,${choice}>)
-  endif()
-  target_link_libraries(vit_hybrid_${box} INTERFACE ${choice})
+function(_vh_add_cuda_library box sources)
+  file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cu)
+  set(CMAKE_UNITY_BUILD OFF)  # tests replace single objects by fakes
+  vh_add_device_library(${box}_cuda ${sources} ${kernels})
+  target_link_libraries(vit_hybrid_${box}_cuda PUBLIC vit_hybrid_${box} LibTorchCuda::torch_cuda)
 endfunction()
 
-function(_vh_add_device_library box device sources libraries)
-  set(target vit_hybrid_${box}_${device})
-  set(CMAKE_UNITY_BUILD OFF)  # tests replace single objects by fakes
-  add_library(${target} STATIC ${sources} ${PROJECT_SOURCE_DIR}/src/cmake/device_anchor.cpp)
+# vh_add_device_library(<name> <source>...): the static library vit_hybrid_<name>, alias vit_hybrid::<name>.
+function(vh_add_device_library name)
+  set(target vit_hybrid_${name})
+  add_library(${target} STATIC ${ARGN})
   vh_use_common(${target})
-  target_link_libraries(${target} PUBLIC vit_hybrid_${box} ${libraries})
-  set_target_properties(${target} PROPERTIES EXPORT_NAME ${box}_${device})
-  add_library(vit_hybrid::${box}_${device} ALIAS ${target})
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
+  add_library(vit_hybrid::${name} ALIAS ${target})
   set_property(GLOBAL APPEND PROPERTY VIT_HYBRID_LIBRARIES ${target})
 endfunction()
 
 # vh_add_program(<name> SOURCES ... [LIBRARIES <target>...] [CUDA]): a program of ours; with CUDA, it is linked with the
-# CUDA device libraries instead of the stubs.
+# CUDA device libraries instead of vit_hybrid_no_cuda.
 function(vh_add_program name)
   cmake_parse_arguments(ARG "CUDA" "" "SOURCES;LIBRARIES" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})

@@ -13,7 +13,7 @@ class DeviceStream;
 
 /// What trace::start_recording() takes where `device` computes. The clocks of the device and of the host are compared
 /// now, for which the device is waited for; CUDA counts from there in steps of half a microsecond, of one after 10 s.
-/// Null on CPUs and in a program built without CUDA (no_nccl.cpp).
+/// Null on CPUs and in a program built without CUDA.
 trace::MakeMark device_marks(c10::Device device);
 
 /// A mark after what is on `stream`; null where device_marks() was not called before, and while the stream's work is

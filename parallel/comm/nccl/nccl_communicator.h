@@ -15,7 +15,7 @@ namespace vit_hybrid::comm {
 /// Splits the communicator of `group` off `world`, or makes it from an id that is broadcast over
 /// `group` if `world` is null; then runs every operation, small and large, so that NCCL takes its
 /// memory now. Null for a group of one. Throws Error(kUsage) in a program built without CUDA
-/// (no_nccl.cpp) and where the device has no memory left for NCCL, and Error(kIo) where NCCL has not
+/// and where the device has no memory left for NCCL, and Error(kIo) where NCCL has not
 /// connected the ranks after options.connection_seconds (those of `world` if given). Collective over
 /// `world` if given, else over `group`.
 std::unique_ptr<Communicator> make_nccl_communicator(const std::string& axis, const MpiGroup& group, c10::Device device,

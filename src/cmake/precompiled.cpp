@@ -1,1 +1,0 @@
-// The file that the shared precompiled header is compiled with.
