@@ -13,7 +13,6 @@
 #include "src/base/error.h"
 #include "src/base/text.h"
 #include "src/base/version.h"
-#include "src/kernels/attention/attention_dropout.h"
 #include "src/kernels/attention/device_attention.h"
 #include "src/kernels/dropout.h"
 #include "src/kernels/field_error.h"

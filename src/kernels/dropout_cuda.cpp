@@ -12,7 +12,6 @@
 
 #include "src/base/error.h"
 #include "src/base/text.h"
-#include "src/kernels/attention/attention_dropout.h"
 #include "src/kernels/dropout.h"
 #include "src/kernels/half_conversion.h"
 

@@ -4,7 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "src/kernels/field_error_rows.h"
+#include "src/kernels/field_error_cuda.h"
 #include "src/kernels/patch_grid.h"
 
 namespace vit_hybrid::kernels {

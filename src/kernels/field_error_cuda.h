@@ -1,15 +1,37 @@
-// The error of fields on a GPU, and its gradient: the work of a thread, and the launches on plain arrays, each
-// asynchronous on `stream`.
+// The error of fields and its gradient: the arithmetic of host and device, and on a GPU the work of a thread, and the
+// launches on plain arrays, each asynchronous on `stream`.
 #pragma once
 
 #include <cstdint>
 
+#include "src/base/instruction_sets.h"
 #include "src/kernels/element_vector.h"
-#include "src/kernels/field_error_rows.h"
 
 struct CUstream_st;  // cudaStream_t points to it
 
 namespace vit_hybrid::kernels {
+
+/// What of an error is added up: its square, or its absolute value.
+enum class ErrorPower { kSquare, kAbsolute };
+
+/// Sums of such powers of the differences and of the truth.
+struct FieldSums {
+  double error = 0.0;
+  double truth = 0.0;
+};
+
+VH_HOST_DEVICE inline double power_of(double value, ErrorPower power) {
+  return power == ErrorPower::kSquare ? value * value : value < 0.0 ? -value : value;
+}
+
+/// One element of the gradient: the error, or its sign (0 of 0, NaN of NaN), times a factor; that may hold a loss
+/// scale, so the product is made in double.
+template <class F>
+VH_HOST_DEVICE inline F error_gradient(F prediction, F truth, double factor, ErrorPower power) {
+  const auto error = static_cast<double>(prediction - truth);
+  const double slope = power == ErrorPower::kSquare ? error : error > 0.0 ? 1.0 : error < 0.0 ? -1.0 : error;
+  return static_cast<F>(slope * factor);
+}
 
 /// A PatchGrid in numbers that divide fast. Elements of a sample are numbered as in its patches: patch by patch, in
 /// each (row, column, channel), the channel fastest.

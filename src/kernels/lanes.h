@@ -1,14 +1,26 @@
-// Lanes: SIMD vectors of numbers for loops over rows, without intrinsics; bf16 also by the instructions of AVX512-BF16.
+// SIMD on the host: Lanes, vectors of numbers for loops over rows, without intrinsics, bf16 also by the instructions of
+// AVX512-BF16; and the intrinsics of AVX-512, for files that choose at run time.
 #pragma once
 
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <utility>
 
 #include "src/base/instruction_sets.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+// For the rest of the file: GCC 12 warns of registers that its own intrinsics leave without a value on purpose.
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+#endif
 
 namespace vit_hybrid::kernels {
 
@@ -354,6 +366,18 @@ struct Lanes<UnitBFloat16> : HalfLengthLanes {
 #else
 
 using UnitBFloat16 = c10::BFloat16;
+
+#endif
+
+#if defined(__x86_64__)
+
+// VH_BF16_INLINE: a piece of the functions that are VH_AVX512_BF16.
+#define VH_BF16_INLINE VH_AVX512_BF16 inline __attribute__((always_inline))
+
+/// Elements of the register of 16 fp32 numbers that starts `left` elements before the end.
+VH_BF16_INLINE __mmask16 first_elements(int64_t left) {
+  return static_cast<__mmask16>((uint32_t{1} << std::clamp<int64_t>(left, 0, 16)) - 1);
+}
 
 #endif
 

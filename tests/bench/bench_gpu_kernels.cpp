@@ -29,7 +29,6 @@
 #include "parallel/zero/rules/sum_of_squares.h"
 #include "parallel/zero/zero1_optimizer.h"
 #include "src/base/text.h"
-#include "src/kernels/attention/attention_dropout.h"
 #include "src/kernels/dropout.h"
 #include "src/kernels/field_error.h"
 #include "src/kernels/gemm/device_products.h"

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-#include "src/kernels/attention/attention_dropout.h"
+#include "src/kernels/dropout.h"
 
 namespace vit_hybrid::kernels {
 

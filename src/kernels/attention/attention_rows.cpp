@@ -9,7 +9,7 @@
 
 #include "src/base/error.h"
 #include "src/base/instruction_sets.h"
-#include "src/kernels/avx512.h"
+#include "src/kernels/lanes.h"
 
 namespace vit_hybrid::kernels {
 

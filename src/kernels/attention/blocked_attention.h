@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "src/kernels/attention/attention_dropout.h"
+#include "src/kernels/dropout.h"
 
 namespace vit_hybrid::kernels {
 

@@ -9,7 +9,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "src/base/memory_tracker.h"
-#include "src/kernels/gelu_rows.h"
+#include "src/kernels/gelu.h"
 #include "src/kernels/gemm/epilogue.h"
 #include "src/kernels/gemm/packing.h"
 #include "src/kernels/gemm/small_product.h"

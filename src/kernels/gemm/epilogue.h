@@ -1,4 +1,4 @@
-// Epilogues: what follows a product row by row on the host (bias, rounding; GELU: gelu_rows.h), and sums over rows, for
+// Epilogues: what follows a product row by row on the host (bias, rounding; GELU: gelu.h), and sums over rows, for
 // gradients of biases.
 #pragma once
 

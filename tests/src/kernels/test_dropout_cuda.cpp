@@ -10,7 +10,7 @@
 #include <tuple>
 #include <vector>
 
-#include "src/kernels/attention/attention_dropout.h"
+#include "src/kernels/dropout.h"
 #include "src/kernels/dropout_cuda.h"
 #include "src/kernels/field_error_cuda.h"
 #include "src/kernels/patch_grid.h"

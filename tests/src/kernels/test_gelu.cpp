@@ -121,7 +121,7 @@ TEST_CASE("gelu: the gradient is that of central differences, and erf and tanh a
   CHECK(apart > 4e-4);
   CHECK(apart < 5e-4);
   const at::Tensor phi = kernels::gelu(z, GeluKind::kErf) / z, stand_in = kernels::gelu(z, GeluKind::kTanh) / z;
-  CHECK(largest((phi - stand_in).masked_fill(z == 0.0, 0.0)) < 2e-4);  // as gelu_kind.h has it
+  CHECK(largest((phi - stand_in).masked_fill(z == 0.0, 0.0)) < 2e-4);  // as GeluKind has it
 }
 
 TEST_CASE("gelu: erf in fp32 is within 1e-6, and what is not a number stays so") {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "src/base/random.h"
-#include "src/kernels/layer_norm_rows.h"
+#include "src/kernels/layer_norm.h"
 #include "tests/support/half_numbers.h"
 
 #include <c10/util/BFloat16.h>

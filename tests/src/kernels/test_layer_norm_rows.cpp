@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "src/base/random.h"
-#include "src/kernels/layer_norm_rows.h"
+#include "src/kernels/layer_norm.h"
 
 using namespace vit_hybrid;
 

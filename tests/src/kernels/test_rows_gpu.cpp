@@ -13,7 +13,6 @@
 #include <utility>
 #include <vector>
 
-#include "src/kernels/attention/attention_dropout.h"
 #include "src/kernels/attention/device_attention.h"
 #include "src/kernels/dropout.h"
 #include "src/kernels/field_error.h"

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "src/base/instruction_sets.h"
-#include "src/kernels/gelu_rows.h"
+#include "src/kernels/gelu.h"
 #include "tests/support/half_numbers.h"
 
 using namespace vit_hybrid;
