@@ -6,7 +6,7 @@
 #include "parallel/comm/communicator.h"
 #include "parallel/tensor/parameter_buffer.h"
 #include "parallel/tensor/step_context.h"
-#include "parallel/zero/precision_policy.h"
+#include "parallel/zero/optimizer_options.h"
 #include "parallel/zero/sharding.h"
 
 namespace vit_hybrid::zero {

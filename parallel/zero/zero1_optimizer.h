@@ -12,9 +12,8 @@
 
 #include "parallel/comm/communicator.h"
 #include "parallel/tensor/parameter_buffer.h"
+#include "parallel/zero/norms.h"
 #include "parallel/zero/optimizer_options.h"
-#include "parallel/zero/precision_policy.h"
-#include "parallel/zero/rules/sum_of_squares.h"
 #include "parallel/zero/rules/update_rule.h"
 #include "parallel/zero/sharding.h"
 #include "parallel/zero/step_control.h"

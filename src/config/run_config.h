@@ -16,7 +16,6 @@
 #include "model/vit_options.h"
 #include "parallel/mesh/device_mesh.h"
 #include "parallel/zero/optimizer_options.h"
-#include "parallel/zero/precision_policy.h"
 #include "src/base/device/energy_meter.h"
 #include "src/config/loss_options.h"
 #include "src/config/lr_schedule.h"

@@ -8,9 +8,9 @@
 
 #include "model/vit_options.h"
 #include "parallel/mesh/device_mesh.h"
-#include "parallel/zero/gradient_norm.h"
 #include "parallel/zero/gradient_reducer.h"
-#include "parallel/zero/precision_policy.h"
+#include "parallel/zero/norms.h"
+#include "parallel/zero/optimizer_options.h"
 #include "parallel/zero/sharding.h"
 #include "parallel/zero/step_control.h"
 #include "parallel/zero/zero1_optimizer.h"

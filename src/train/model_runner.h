@@ -17,7 +17,7 @@
 #include "parallel/mesh/device_mesh.h"
 #include "parallel/pipeline/runner.h"
 #include "parallel/tensor/parameter_buffer.h"
-#include "parallel/zero/precision_policy.h"
+#include "parallel/zero/optimizer_options.h"
 #include "src/report/scores.h"
 #include "src/train/step_graph.h"
 

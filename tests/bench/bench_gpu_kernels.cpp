@@ -26,7 +26,7 @@
 #include "parallel/comm/make_communicator.h"
 #include "parallel/tensor/parameter_buffer.h"
 #include "parallel/tensor/step_context.h"
-#include "parallel/zero/rules/sum_of_squares.h"
+#include "parallel/zero/norms.h"
 #include "parallel/zero/zero1_optimizer.h"
 #include "src/base/text.h"
 #include "src/kernels/dropout.h"

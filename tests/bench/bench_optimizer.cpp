@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/zero/rules/sum_of_squares.h"
+#include "parallel/zero/norms.h"
 #include "parallel/zero/rules/update_rule.h"
 #include "src/base/timer.h"
 

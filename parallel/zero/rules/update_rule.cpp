@@ -8,9 +8,9 @@
 #include <algorithm>
 #include <array>
 
+#include "parallel/zero/norms.h"
 #include "parallel/zero/rules/device_update.h"
 #include "parallel/zero/rules/step_arithmetic.h"
-#include "parallel/zero/rules/sum_of_squares.h"
 #include "parallel/zero/rules/update_loops.h"
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"

@@ -11,8 +11,7 @@
 #include <string>
 
 #include "parallel/comm/make_communicator.h"
-#include "parallel/zero/gradient_norm.h"
-#include "parallel/zero/rules/sum_of_squares.h"
+#include "parallel/zero/norms.h"
 #include "parallel/zero/step_control.h"
 #include "src/base/random.h"
 #include "tests/support/data_axis.h"

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "parallel/zero/precision_policy.h"
-#include "parallel/zero/rules/sum_of_squares.h"
+#include "parallel/zero/norms.h"
+#include "parallel/zero/optimizer_options.h"
 #include "parallel/zero/rules/update_rule.h"
 #include "parallel/zero/step_control.h"
 #include "src/base/error.h"

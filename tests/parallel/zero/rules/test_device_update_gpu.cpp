@@ -18,7 +18,7 @@
 #include "data/loading/normalize.h"
 #include "parallel/comm/communicator_base.h"
 #include "parallel/comm/make_communicator.h"
-#include "parallel/zero/gradient_norm.h"
+#include "parallel/zero/norms.h"
 #include "parallel/zero/rules/device_update.h"
 #include "parallel/zero/zero1_optimizer.h"
 #include "tests/support/compare.h"

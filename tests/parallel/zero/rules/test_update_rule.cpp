@@ -13,7 +13,7 @@
 #include <memory>
 #include <string>
 
-#include "parallel/zero/precision_policy.h"
+#include "parallel/zero/optimizer_options.h"
 #include "parallel/zero/rules/update_rule.h"
 #include "src/base/error.h"
 #include "src/base/random.h"

@@ -1,5 +1,6 @@
-// Sums of squares in double precision, of which the bits do not depend on the number of threads; norms of whole
-// parameters.
+// GradientNorm, the L2 norm of the whole model's gradient, every parameter counted once; ParameterNorms, those of whole
+// parameters; and the sums of squares that both are made of, in double precision, of which the bits do not depend on
+// the number of threads.
 #pragma once
 
 #include <ATen/Parallel.h>
@@ -88,6 +89,22 @@ class ParameterNorms {
   comm::Communicator& tensor_;
   at::Tensor sums_;  // [parameters, 2]
   at::Tensor host_;  // the reduced sums
+};
+
+/// Counts each element on one rank of the world: on the first of the data ranks that own it, and, if it is replicated
+/// over the tensor axis, on tensor rank 0.
+class GradientNorm {
+ public:
+  GradientNorm(const tensor::ParameterBuffer& buffer, StatePlace place, int tensor_rank, comm::Communicator& world);
+
+  /// After GradientReducer::finish(): sets StepControl::sums(), float64 [2], to the sum of the squares, added up in
+  /// double, and to how often some rank has something that is not finite; the same bits on all ranks. The host does not
+  /// wait for a GPU. Collective over world.
+  void sum_into(const at::Tensor& sums) const;
+
+ private:
+  SquareSum squares_;  // of the elements of the flat buffer that this rank counts
+  comm::Communicator& world_;
 };
 
 }  // namespace vit_hybrid::zero

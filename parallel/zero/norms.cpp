@@ -1,5 +1,6 @@
-// Sums of squares of tensors, and over the owners of each parameter.
-#include "parallel/zero/rules/sum_of_squares.h"
+// Sums of squares of tensors, over the owners of each parameter, and over all that the ranks of the world count of the
+// gradient.
+#include "parallel/zero/norms.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
@@ -7,15 +8,18 @@
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
 #include <utility>
+#include <vector>
 
 #include "parallel/zero/rules/update_loops.h"
 #include "parallel/zero/sharding.h"
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"
+#include "src/base/partition.h"
 #include "src/base/text.h"
 #include "src/kernels/element_vector.h"
 #include "src/kernels/half_conversion.h"
@@ -136,6 +140,53 @@ void ParameterNorms::reduce() {
 
 double ParameterNorms::norm(int parameter, int64_t which) const {
   return std::sqrt(host_.const_data_ptr<double>()[2 * parameter + which]);
+}
+
+namespace {
+
+// The slots that this rank counts, cut to what it owns; neighbours are joined over the gaps, which are zero, also over
+// the border of two buckets of which it owns the end and the begin.
+std::vector<Range> ranges_of_rank(const tensor::ParameterBuffer& buffer, StatePlace place, int tensor_rank) {
+  std::vector<Range> counted;
+  if (place.replica != 0) {
+    return counted;
+  }
+  const auto& layout = buffer.layout();
+  bool joins = false;
+  int64_t owned_end = 0;
+  for (size_t bucket = 0; bucket < layout.buckets.size(); ++bucket) {
+    const Range own = layout.shard_of(static_cast<int>(bucket), place.shard);
+    joins = joins && own.begin == owned_end;
+    owned_end = own.end;
+    for (const int member : layout.buckets[bucket].members) {
+      const auto index = static_cast<size_t>(member);
+      const bool counts = tensor_rank == 0 || !buffer.specs()[index].replicated_over_tensor;
+      const Range slot = layout.slots[index];
+      const Range part{std::max(slot.begin, own.begin), std::min(slot.end, own.end)};
+      if (part.begin >= part.end) {
+        continue;
+      }
+      if (counts && joins) {
+        counted.back().end = part.end;
+      } else if (counts) {
+        counted.push_back(part);
+      }
+      joins = counts;
+    }
+  }
+  return counted;
+}
+
+}  // namespace
+
+GradientNorm::GradientNorm(const tensor::ParameterBuffer& buffer, StatePlace place, int tensor_rank,
+                           comm::Communicator& world)
+    : squares_(buffer.gradients(), ranges_of_rank(buffer, place, tensor_rank)), world_(world) {}
+
+void GradientNorm::sum_into(const at::Tensor& sums) const {
+  sums.zero_();
+  squares_.add_to(sums);
+  world_.all_reduce(sums, comm::ReduceOp::kSum).wait();
 }
 
 }  // namespace vit_hybrid::zero
