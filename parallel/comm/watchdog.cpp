@@ -1,4 +1,5 @@
-// Watchdog: looks at the node's board some times a second, and asks the other nodes where somebody waits too long.
+// The watchdog looks at the board of its node some times a second: at counters that change, and at /proc where they do
+// not; and asks the other nodes where somebody waits too long.
 #include "parallel/comm/watchdog.h"
 
 #include <unistd.h>
@@ -28,7 +29,6 @@
 
 namespace vit_hybrid::comm {
 
-// @@@ // BoardObserver: counters that change, and /proc where they do not.
 namespace {
 
 // Nanoseconds on a processor at a stretch: the system takes it away after some milliseconds, who waits gives it away

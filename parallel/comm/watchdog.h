@@ -2,7 +2,7 @@
 //
 // A hang is judged by what main threads do, not by who is late at what. Each counts its moves (operations, phases,
 // note_work() in long loops) and its looks (rounds of a loop in which it waits) in its slot of the node's board
-// (node_board.h), and says what it waits in. This thread reads the board (board_observer.h), makes a table of Standings
+// (node_board.h), and says what it waits in. This thread reads the board (BoardObserver), makes a table of Standings
 // where somebody has waited too long, asks the other nodes for theirs (watch_link.h), and has find_blame() (standing.h)
 // judge the table. Inside of a library nobody looks: there /proc tells who is stopped, uses no processor or never
 // rests.
@@ -24,7 +24,6 @@
 
 namespace vit_hybrid::comm {
 
-// @@@ // BoardObserver: turns what stands on the node's board, seen again and again, into standings.
 /// How the main thread of a process is known to the system.
 struct ThreadCondition {
   char state = '?';  ///< as in /proc: 'T' stopped, 'Z' ended, ...; '?' where it cannot be read, '-' no such process

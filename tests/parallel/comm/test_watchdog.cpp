@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "parallel/comm/board_observer.h"
 #include "parallel/comm/node_board.h"
 #include "parallel/comm/operation.h"
 #include "parallel/comm/standing.h"
