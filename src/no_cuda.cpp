@@ -9,9 +9,9 @@
 #include "parallel/zero/rules/device_update.h"
 #include "src/base/device/device_graph.h"
 #include "src/base/device/gpu_survey.h"
-#include "src/base/device/profiler.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
+#include "src/base/trace.h"
 #include "src/base/version.h"
 #include "src/kernels/attention/device_attention.h"
 #include "src/kernels/dropout.h"
@@ -64,6 +64,8 @@ std::unique_ptr<DeviceRecorder> make_device_recorder(Unrecordable, std::shared_p
   no_tensor(__func__);
 }
 
+namespace trace {
+
 bool has_device_profiler() {
   return false;
 }
@@ -86,6 +88,8 @@ bool has_profiler_ranges() {
 
 void begin_profiler_range(const std::string&) {}
 void end_profiler_range() {}
+
+}  // namespace trace
 
 namespace comm {
 

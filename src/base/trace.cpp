@@ -8,7 +8,6 @@
 #include <set>
 #include <utility>
 
-#include "src/base/device/profiler.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::trace {

@@ -1,5 +1,5 @@
 // cudaProfilerStart() and cudaProfilerStop(), and NVTX through the header-only library of the CUDA toolkit.
-#include "src/base/device/profiler.h"
+#include "src/base/trace.h"
 
 #include <cuda_profiler_api.h>
 #include <cuda_runtime_api.h>
@@ -10,7 +10,7 @@
 
 #include "src/base/text.h"
 
-namespace vit_hybrid {
+namespace vit_hybrid::trace {
 
 namespace {
 
@@ -37,12 +37,12 @@ std::string stop_device_capture() {
   return problem_of("cudaProfilerStop", cudaProfilerStop());
 }
 
-}  // namespace vit_hybrid
+}  // namespace vit_hybrid::trace
 
 #if __has_include(<nvtx3/nvToolsExt.h>)
 #include <nvtx3/nvToolsExt.h>
 
-namespace vit_hybrid {
+namespace vit_hybrid::trace {
 
 namespace {
 nvtxDomainHandle_t g_domain = nullptr;  // null: nobody listens
@@ -70,11 +70,11 @@ void end_profiler_range() {
   nvtxDomainRangePop(g_domain);
 }
 
-}  // namespace vit_hybrid
+}  // namespace vit_hybrid::trace
 #else
 #include <cstdlib>
 
-namespace vit_hybrid {
+namespace vit_hybrid::trace {
 
 std::string open_profiler_ranges() {
   return std::getenv("NVTX_INJECTION64_PATH") == nullptr ? "" : "the program was built without nvtx3's headers";
@@ -87,5 +87,5 @@ bool has_profiler_ranges() {
 void begin_profiler_range(const std::string& /*name*/) {}
 void end_profiler_range() {}
 
-}  // namespace vit_hybrid
+}  // namespace vit_hybrid::trace
 #endif

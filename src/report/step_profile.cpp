@@ -16,7 +16,6 @@
 
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/watchdog.h"
-#include "src/base/device/profiler.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/base/text.h"
@@ -137,7 +136,7 @@ double patience() {
 StepProfile::StepProfile(const options::StepRange& steps, bool uses_gpu, const comm::MpiGroup& world)
     : StepWindow(steps, "--profile-steps " + steps.text(), "profile"), world_(world), uses_gpu_(uses_gpu) {
   perf_ = comm::agreed(world, [] { return PerfControl::of_environment(); });
-  num_captured_ = world.sum(perf_ || (uses_gpu && has_device_profiler()) ? 1 : 0);
+  num_captured_ = world.sum(perf_ || (uses_gpu && trace::has_device_profiler()) ? 1 : 0);
   if (num_captured_ == 0) {
     log_warning(str("--profile-steps ", steps.text(),
                     " captures nothing: no profiler is attached; launch/profile attaches one to every rank"));
@@ -160,7 +159,7 @@ void StepProfile::begin() {
     problem_ = perf_->enable(patience());
     trace::start_naming_threads();
   } else if (uses_gpu_) {
-    problem_ = start_device_capture();
+    problem_ = trace::start_device_capture();
   }
   num_captured_ -= tell(problem_);
 }
@@ -171,7 +170,7 @@ void StepProfile::end(int64_t last) {
     trace::stop_naming_threads();
     problem = perf_->disable(patience());
   } else if (uses_gpu_) {
-    problem = stop_device_capture();
+    problem = trace::stop_device_capture();
   }
   num_captured_ -= tell(problem_.empty() ? problem : "");  // one warning is enough
   if (num_captured_ > 0) {
