@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "data/generate/row_kernels.h"
 #include "parallel/comm/operation.h"
 
 namespace vit_hybrid::data {

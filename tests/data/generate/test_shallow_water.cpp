@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-#include "data/generate/planet.h"
 #include "data/generate/shallow_water.h"
+#include "data/generate/shallow_water_weather.h"
 
 using namespace vit_hybrid;
 using namespace vit_hybrid::data;

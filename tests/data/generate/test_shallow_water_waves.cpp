@@ -5,8 +5,8 @@
 #include <complex>
 #include <numbers>
 
-#include "data/generate/planet.h"
 #include "data/generate/shallow_water.h"
+#include "data/generate/shallow_water_weather.h"
 
 using namespace vit_hybrid;
 using namespace vit_hybrid::data;

@@ -11,7 +11,7 @@
 
 #include "data/generate/field_statistics.h"
 #include "data/generate/generate_weather.h"
-#include "data/generate/planet.h"
+#include "data/generate/shallow_water_weather.h"
 #include "src/base/error.h"
 #include "tests/support/compare.h"
 
