@@ -17,7 +17,6 @@
 #include "parallel/mesh/device_mesh.h"
 #include "parallel/zero/optimizer_options.h"
 #include "src/base/device/energy_meter.h"
-#include "src/config/loss_options.h"
 #include "src/config/lr_schedule.h"
 #include "src/config/option_table.h"
 
@@ -126,6 +125,12 @@ struct DataConfig {
 
   /// Whether there are data to validate with; after resolve().
   bool has_validation() const { return kind == DataKind::kHdf5 ? !valid_data.empty() : generated_valid_samples > 0; }
+};
+
+/// The weights of a forecast's loss.
+struct LossConfig {
+  bool latitude_weights = false;  ///< rows count by data::latitude_weights()
+  std::string channel_weights;    ///< empty: channels count alike; else kIncrementWeights, a .npy file, or a list
 };
 
 struct OptimizerConfig : zero::OptimizerOptions {

@@ -11,6 +11,7 @@
 #include "src/base/signals.h"
 #include "src/base/text.h"
 #include "src/base/utf8.h"
+#include "src/config/field_options.h"
 #include "src/config/run_config.h"
 
 namespace vit_hybrid::train {

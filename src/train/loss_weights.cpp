@@ -17,6 +17,7 @@
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
 #include "src/base/utf8.h"
+#include "src/config/field_options.h"
 
 namespace vit_hybrid::train {
 

@@ -9,6 +9,7 @@
 
 #include "data/datasets/npy.h"
 #include "parallel/comm/mpi/mpi_group.h"
+#include "src/config/field_options.h"
 #include "src/train/loss_weights.h"
 #include "tests/support/contains.h"
 #include "tests/support/scratch_folder.h"
