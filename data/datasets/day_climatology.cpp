@@ -17,7 +17,7 @@
 #include <tuple>
 
 #include "data/datasets/static_fields.h"
-#include "data/hdf5/hdf5_fields.h"
+#include "data/hdf5/hdf5_layout.h"
 #include "data/zarr/zarr_fields.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/mpi/mpi_group.h"

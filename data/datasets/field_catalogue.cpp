@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "data/datasets/year_files.h"
-#include "data/hdf5/hdf5_fields.h"
 #include "data/hdf5/hdf5_layout.h"
 #include "data/zarr/zarr_fields.h"
 #include "src/base/error.h"

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "data/datasets/year_files.h"
-#include "data/hdf5/hdf5_fields.h"
+#include "data/hdf5/hdf5_layout.h"
 #include "data/hdf5/hdf5_rows.h"
 #include "data/hdf5/hdf5_tree.h"
 #include "data/reading/box_runs.h"
