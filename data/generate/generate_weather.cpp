@@ -15,7 +15,6 @@
 
 #include "data/datasets/normalization.h"
 #include "data/datasets/npy.h"
-#include "data/generate/field_statistics.h"
 #include "data/generate/output_folder.h"
 #include "data/generate/planetary_waves.h"
 #include "data/tools/row_statistics.h"

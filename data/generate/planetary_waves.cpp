@@ -1,4 +1,5 @@
-// The waves' draws and tables, the ground, the sun, and a row as a sum of products of tables.
+// Channels by variable and level, and lists of their names; the waves' draws and tables, the ground, the sun, and a row
+// as a sum of products of tables.
 #include "data/generate/planetary_waves.h"
 
 #include <algorithm>
@@ -20,7 +21,6 @@
 
 namespace vit_hybrid::data {
 
-// @@@ // Tables by variable and level, and lists of names.
 namespace {
 
 struct Moments {

@@ -1,4 +1,5 @@
-// PlanetaryWaves: weather of a few waves that travel around the globe, for any channels of ERA5 and any time at once.
+// PlanetaryWaves: weather of a few waves that travel around the globe, for any channels of ERA5 and any time at once;
+// and these channels: names, units, and plausible means and deviations.
 #pragma once
 
 #include <array>
@@ -8,7 +9,6 @@
 
 namespace vit_hybrid::data {
 
-// @@@ // The channels of ERA5 that planetary waves stand in for: names, units, and plausible means and deviations.
 /// A channel of generated weather, and what it is of.
 struct GeneratedChannel {
   std::string name;      ///< "t2m", "z500"; "u:10" at 10 hPa

@@ -9,7 +9,7 @@
 #include <limits>
 #include <numbers>
 
-#include "data/generate/field_statistics.h"
+#include "data/generate/weather_files.h"
 #include "data/generate/generate_weather.h"
 #include "data/generate/shallow_water_weather.h"
 #include "src/base/error.h"
