@@ -17,8 +17,8 @@
 #include "src/plan/memory_plan.h"
 #include "src/plan/step_work.h"
 #include "src/plan/time_plan.h"
-#include "src/report/layout_report.h"
 #include "src/report/run_record.h"
+#include "src/report/start_report.h"
 
 namespace vit_hybrid::commands {
 

@@ -19,7 +19,7 @@
 #include "src/config/sources.h"
 #include "src/machine/autotune.h"
 #include "src/machine/device.h"
-#include "src/report/kernel_report.h"
+#include "src/report/start_report.h"
 
 namespace vit_hybrid::train {
 

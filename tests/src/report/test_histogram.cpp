@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-#include "src/report/histogram.h"
+#include "src/report/metrics_log.h"
 
 using namespace vit_hybrid;
 using namespace vit_hybrid::train;

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "src/report/kernel_report.h"
+#include "src/report/start_report.h"
 #include "tests/support/contains.h"
 
 using namespace vit_hybrid;

@@ -6,8 +6,7 @@
 #include <vector>
 
 #include "src/base/text.h"
-#include "src/report/kernel_report.h"
-#include "src/report/layout_report.h"
+#include "src/report/start_report.h"
 #include "tests/support/contains.h"
 
 using namespace vit_hybrid;

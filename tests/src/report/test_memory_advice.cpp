@@ -4,7 +4,7 @@
 #include <new>
 
 #include "parallel/comm/failure.h"
-#include "src/report/layout_report.h"
+#include "src/report/start_report.h"
 #include "tests/support/contains.h"
 
 using namespace vit_hybrid;
