@@ -24,7 +24,7 @@
 #include "src/machine/autotune.h"
 #include "src/machine/device.h"
 #include "src/train/loss_weights.h"
-#include "src/train/parameter_histograms.h"
+#include "src/train/saving/engine_state.h"
 #include "src/train/saving/init_from.h"
 #include "src/train/saving/resume.h"
 

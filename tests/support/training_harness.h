@@ -13,7 +13,7 @@
 #include "parallel/mesh/device_mesh.h"
 #include "src/checkpoint/format.h"
 #include "src/train/engine.h"
-#include "src/train/parameter_histograms.h"
+#include "src/train/saving/engine_state.h"
 
 namespace vit_hybrid::testing {
 

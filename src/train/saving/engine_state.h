@@ -1,4 +1,4 @@
-// The state of a rank's engine as pieces of the checkpoint's global tensors.
+// The state of a rank's engine as pieces of the model's global tensors, for checkpoints; and the histograms of these.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,6 +11,7 @@
 #include "parallel/mesh/device_mesh.h"
 #include "parallel/tensor/parameter_spec.h"
 #include "src/checkpoint/format.h"
+#include "src/report/metrics_log.h"
 #include "src/train/engine.h"
 
 namespace vit_hybrid::train {
@@ -44,5 +45,12 @@ struct GlobalTensor {
 };
 /// All of them, in forward order.
 std::vector<GlobalTensor> global_tensors(const model::VitOptions& options);
+
+/// Of the master weights as they are after the last step, and of that step's gradient: reduced, before clipping,
+/// without `loss_scale`, by which it is divided. In forward order, on all ranks; each element of each global tensor is
+/// counted once, so that counts, least and most are those of one process with these values, and the sums are so up to
+/// rounding. Two reductions for all of them. Collective over the world.
+std::vector<ParameterHistograms> parameter_histograms(Engine& engine, const model::VitOptions& model,
+                                                      mesh::DeviceMesh& mesh, double loss_scale);
 
 }  // namespace vit_hybrid::train
