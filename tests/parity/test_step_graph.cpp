@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "src/train/step_graph.h"
+#include "src/train/model_runner.h"
 #include "tests/support/mpi_test.h"
 #include "tests/support/thrown_error.h"
 #include "tests/support/training_harness.h"
