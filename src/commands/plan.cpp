@@ -378,7 +378,8 @@ std::optional<train::MachineFile> machine_of(const RunConfig& config) {
     if (config.machine.empty()) {
       return std::nullopt;
     }
-    return train::machine_for(config, train::read_local_file(config.machine), device_of(config));
+    return train::machine_for(config.precision.kind, train::read_local_file(config.machine), config.machine,
+                              device_of(config));
   });
 }
 

@@ -128,9 +128,9 @@ const pipeline::ScheduleReport& schedule_report(const ParallelConfig& parallel, 
 
 }  // namespace
 
-ComputeTraits compute_traits(const RunConfig& config, c10::Device device) {
+ComputeTraits compute_traits(const DataConfig& data, c10::Device device) {
   const int threads = at::get_num_threads();
-  const ReadAhead ahead = read_ahead(config.data, device, threads);
+  const ReadAhead ahead = read_ahead(data, device, threads);
   ComputeTraits traits{device.type(), threads, ahead.threads > 0 ? ahead.batches : 0, std::max(ahead.threads, 1),
                        kernels::host_kernel().kernel};
   if (device.is_cuda()) {

@@ -33,7 +33,7 @@ struct ComputeTraits {
 };
 
 /// Those of this process, after the kernels were chosen.
-ComputeTraits compute_traits(const RunConfig& config, c10::Device device);
+ComputeTraits compute_traits(const DataConfig& data, c10::Device device);
 
 /// The place of a rank in its replica of the model.
 struct ModelPlace {

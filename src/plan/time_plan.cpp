@@ -408,10 +408,10 @@ std::string other_threads(const std::string& file, const MachineFile& machine, i
              " measures them");
 }
 
-MachineFile machine_for(const RunConfig& config, const std::string& text, c10::DeviceType device) {
-  MachineFile machine = parse_machine_file(text, config.machine);
-  if (const std::string missing = missing_rates(machine, config.precision.kind, device); !missing.empty()) {
-    throw Error(ErrorClass::kUsage, str("--machine ", config.machine, " tells no times of this training: ", missing));
+MachineFile machine_for(Precision precision, const std::string& text, const std::string& path, c10::DeviceType device) {
+  MachineFile machine = parse_machine_file(text, path);
+  if (const std::string missing = missing_rates(machine, precision, device); !missing.empty()) {
+    throw Error(ErrorClass::kUsage, str("--machine ", path, " tells no times of this training: ", missing));
   }
   return machine;
 }

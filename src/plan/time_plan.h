@@ -32,9 +32,9 @@ std::string time_text(const TimePlan& time);
 /// where it can.
 std::string missing_rates(const MachineFile& machine, Precision precision, c10::DeviceType device);
 
-/// The machine of --machine, whose file has this text. Error(kBadData) where it is none, Error(kUsage) where it has
-/// missing_rates().
-MachineFile machine_for(const RunConfig& config, const std::string& text, c10::DeviceType device);
+/// The machine of `path`, that of --machine, whose file has this text. Error(kBadData) where it is none, Error(kUsage)
+/// where it has missing_rates().
+MachineFile machine_for(Precision precision, const std::string& text, const std::string& path, c10::DeviceType device);
 
 /// What is to be said where `file`, that of --machine, has no rates of ranks of so many threads, so that plan_time()
 /// takes others; empty where it has them, and for GPUs.

@@ -63,7 +63,7 @@ void print_start(const RunConfig& config, const DataSource& data, mesh::DeviceMe
                parallel.pp, " on ", mesh.device().str(), ", ", counted(at::get_num_threads(), "thread"), " a rank"));
   log_line(str("  input     ", data.text));
   log_lines(report_kernels(config, mesh.device()).lines());
-  log_lines(report_layout(config, compute_traits(config, mesh.device())).lines());
+  log_lines(report_layout(config, compute_traits(config.data, mesh.device())).lines());
   std::vector<std::string> ways;
   for (const comm::Communicator* const group : {&mesh.data(), &mesh.tensor(), &mesh.pipeline()}) {
     if (group->size() > 1) {
@@ -231,7 +231,7 @@ class Run {
     const auto ranks_per_node = static_cast<int>(world_.max(session_.node().size()));
     std::string warning;
     comm::agreed(world_, [&] {
-      const MachineFile machine = machine_for(config_, text, machine_.device.type());
+      const MachineFile machine = machine_for(config_.precision.kind, text, config_.machine, machine_.device.type());
       predicted_time_ = plan_time(config_, machine, ranks_per_node, at::get_num_threads());
       warning = other_threads(config_.machine, machine, ranks_per_node, at::get_num_threads());
     });
@@ -292,7 +292,7 @@ class Run {
 
   // What the run goes on from; else the weights that --init-from names.
   void find_checkpoint() {
-    resumption_.emplace(config_, world_);
+    resumption_.emplace(config_.checkpoint, config_.run_dir, world_);
     if (!config_.checkpoint.init_from.empty() && resumption_->checkpoint() == nullptr) {
       initial_.emplace(world_, config_.checkpoint.init_from);
     }
@@ -400,7 +400,7 @@ class Run {
     const mesh::Coordinate& at = mesh_->coordinate();
     const ReplicaPlan replica = plan_replica(config_, on(at, mesh::Axis::kData));
     const ModelPlace place{on(at, mesh::Axis::kPipeline), on(at, mesh::Axis::kTensor)};
-    const MemoryPlan predicted = plan_memory(config_, replica, place, compute_traits(config_, machine_.device));
+    const MemoryPlan predicted = plan_memory(config_, replica, place, compute_traits(config_.data, machine_.device));
     Finish finish;
     finish.ranks = gather_rank_reports({place.stage, trainer_->total_seconds(), trainer_->total_work(),
                                         trainer_->slow_spells(), predicted, process_start_},

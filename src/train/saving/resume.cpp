@@ -179,17 +179,18 @@ void verify(const CheckpointReader& checkpoint, const Checksums& checksums, uint
 }
 
 // --checkpoint-dir, else <run_dir>/checkpoints; empty where neither is given.
-std::string configured_checkpoint_folder(const RunConfig& config) {
-  if (!config.checkpoint.dir.empty()) {
-    return config.checkpoint.dir;
+std::string configured_folder(const CheckpointConfig& options, const std::string& run_dir) {
+  if (!options.dir.empty()) {
+    return options.dir;
   }
-  return config.run_dir.empty() ? std::string() : config.run_dir + "/checkpoints";
+  return run_dir.empty() ? std::string() : run_dir + "/checkpoints";
 }
 
 }  // namespace
 
-Resumption::Resumption(const RunConfig& config, const comm::MpiGroup& world) : config_(config), world_(world) {
-  if (!config.checkpoint.resumes()) {
+Resumption::Resumption(const CheckpointConfig& options, const std::string& run_dir, const comm::MpiGroup& world)
+    : options_(options), folder_(configured_folder(options, run_dir)), world_(world) {
+  if (!options.resumes()) {
     return;
   }
   comm::agreed_on_rank_0(world_, [&] { find_candidates(); });
@@ -197,18 +198,18 @@ Resumption::Resumption(const RunConfig& config, const comm::MpiGroup& world) : c
 }
 
 void Resumption::find_candidates() {
-  if (!config_.checkpoint.load.empty()) {
-    if (const auto loaded = find_loaded(config_.checkpoint.load)) {
+  if (!options_.load.empty()) {
+    if (const auto loaded = find_loaded(options_.load)) {
       candidates_ = {*loaded};
     }
     return;
   }
-  const std::string& wanted = config_.checkpoint.resume;
-  if (!config_.checkpoint.resumes_own_run()) {
+  const std::string& wanted = options_.resume;
+  if (!options_.resumes_own_run()) {
     candidates_ = {resolve_checkpoint(wanted)};
     return;
   }
-  const CheckpointFolder folder(configured_checkpoint_folder(config_));
+  const CheckpointFolder folder(folder_);
   candidates_ = folder.newest_first();
   if (const auto latest = folder.target(kLatest)) {
     std::erase(candidates_, *latest);
@@ -253,7 +254,7 @@ std::string Resumption::next_whole() {
     if (!first_error_) {
       first_error_ = *error;
     }
-    if (config_.checkpoint.resume != "auto") {
+    if (options_.resume != "auto") {
       refuse(*first_error_);
     }
     damaged_.push_back(path);
@@ -266,7 +267,7 @@ std::string Resumption::next_whole() {
 
 // Of the run's own checkpoints, the newest that is whole is named.
 void Resumption::refuse(const Error& error) const {
-  if (!config_.checkpoint.resumes_own_run()) {
+  if (!options_.resumes_own_run()) {
     throw error;
   }
   for (const std::string& path : candidates_) {
@@ -292,7 +293,7 @@ void Resumption::open_next() {
 
 void Resumption::fall_back(const Error& error) {
   comm::agreed_on_rank_0(world_, [&] {
-    if (config_.checkpoint.resume != "auto") {
+    if (options_.resume != "auto") {
       refuse(error);
     }
     damaged_.push_back(path());
@@ -314,10 +315,9 @@ std::vector<std::string> Resumption::damaged_in(const CheckpointFolder& folder) 
 }
 
 void Resumption::settle() const {
-  const CheckpointConfig& options = config_.checkpoint;
   comm::agreed_on_rank_0(world_, [&] {
-    const CheckpointFolder folder(configured_checkpoint_folder(config_));
-    if (!checkpoint_ || options.keep == 0 || !is_in(folder, path())) {
+    const CheckpointFolder folder(folder_);
+    if (!checkpoint_ || options_.keep == 0 || !is_in(folder, path())) {
       return;
     }
     // First of all, or who is killed here goes on with a good `latest` and writes over what is damaged.
@@ -326,7 +326,7 @@ void Resumption::settle() const {
         log_warning(str("the damaged checkpoint ", file, " is set aside as ", folder.set_aside(file)));
       }
     }
-    if (options.resume == "auto" && (!damaged_.empty() || lacks_latest_)) {
+    if (options_.resume == "auto" && (!damaged_.empty() || lacks_latest_)) {
       folder.point(kLatest, path());
     }
   });

@@ -20,10 +20,10 @@ namespace vit_hybrid::train {
 /// begins anew.
 class Resumption {
  public:
-  /// Finds and opens it: its structures are whole, its values are verified when they are read. Error(kMissingInput)
-  /// where there must be one and is none, Error(kBadData) where none is whole. Collective over `world`, which outlives
-  /// it.
-  Resumption(const RunConfig& config, const comm::MpiGroup& world);
+  /// Finds and opens it, looking for the run's own in the options' folder, else in that of `run_dir`: its structures
+  /// are whole, its values are verified when they are read. Error(kMissingInput) where there must be one and is none,
+  /// Error(kBadData) where none is whole. Collective over `world`, which outlives it.
+  Resumption(const CheckpointConfig& options, const std::string& run_dir, const comm::MpiGroup& world);
 
   /// Null for a new training: without --resume, and with `auto` where the run has no checkpoint yet (which is said in
   /// one line).
@@ -45,7 +45,8 @@ class Resumption {
   void open_next();
   std::vector<std::string> damaged_in(const CheckpointFolder& folder) const;
 
-  const RunConfig& config_;
+  CheckpointConfig options_;
+  std::string folder_;  // of the run's own checkpoints; empty where it has none
   const comm::MpiGroup& world_;
   // Of rank 0:
   std::vector<std::string> candidates_;  // what is left to be tried, the best first

@@ -250,8 +250,7 @@ TEST_CASE("time plan: what a machine file does not tell is named") {
   config.precision.kind = Precision::kFp32;
   machine.populations[0].types["fp32"].erase("norm_backward");
   CHECK(missing_rates(machine, config.precision.kind, at::kCPU) == "it has no rate of norm_backward in fp32");
-  config.machine = "m.json";
-  const Error error = thrown_error([&] { machine_for(config, to_text(machine), at::kCPU); });
+  const Error error = thrown_error([&] { machine_for(config.precision.kind, to_text(machine), "m.json", at::kCPU); });
   CHECK(error.error_class() == ErrorClass::kUsage);
   CHECK(contains(error.message(), "--machine m.json tells no times of this training: it has no rate of norm_backward"));
 }

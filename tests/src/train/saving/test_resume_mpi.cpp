@@ -109,7 +109,7 @@ void flip_value(const comm::MpiGroup& world, const std::string& path) {
 }
 
 std::string found(const train::RunConfig& config, const comm::MpiGroup& world) {
-  return train::Resumption(config, world).path();
+  return train::Resumption(config.checkpoint, config.run_dir, world).path();
 }
 
 }  // namespace
@@ -280,7 +280,7 @@ TEST_CASE("resume: values found damaged while they are read: auto falls back, an
   flip_value(world, file_of(8));
   config.checkpoint.resume = "latest";
   {
-    train::Resumption resumption(config, world);
+    train::Resumption resumption(config.checkpoint, config.run_dir, world);
     CHECK(resumption.path() == file_of(9));
     const Error damage =
         agreed_error(world, [&] { train::restore(*resumption.checkpoint(), rig.engine, rig.mesh, world); });
@@ -289,7 +289,7 @@ TEST_CASE("resume: values found damaged while they are read: auto falls back, an
     CHECK(error.hint().find(file_of(8)) != std::string::npos);
   }
   config.checkpoint.resume = "auto";
-  train::Resumption resumption(config, world);
+  train::Resumption resumption(config.checkpoint, config.run_dir, world);
   for (const int step : {9, 8}) {
     CHECK(resumption.path() == file_of(step));
     const Error damage =
@@ -331,7 +331,7 @@ TEST_CASE(
     std::filesystem::create_directory(folder.file("checkpoints/latest"));
   }
   world.barrier();
-  const train::Resumption resumption(config, world);
+  const train::Resumption resumption(config.checkpoint, config.run_dir, world);
   CHECK(resumption.path() == folder.file("checkpoints/step-000000008.h5"));
   CHECK(agreed_error(world, [&] { resumption.settle(); }).message().find("latest") != std::string::npos);
   CHECK_FALSE(std::filesystem::exists(damaged));
@@ -352,7 +352,7 @@ TEST_CASE("resume: a checkpoint that the user names sets damaged later ones of i
   flip(world, file_of(6), 4096 + 60);
   flip(world, file_of(9), 4096 + 60);
   const auto settle = [&] {
-    train::Resumption(config, world).settle();
+    train::Resumption(config.checkpoint, config.run_dir, world).settle();
     world.barrier();
   };
   const auto there = [&](int step) { return std::filesystem::exists(file_of(step)); };
