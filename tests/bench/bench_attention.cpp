@@ -98,7 +98,7 @@ void print_row(const char* name, const Shape& shape, const Best& best, double ro
 }
 
 void compare(const Shape& shape, at::ScalarType type, double rate, int rounds, double roof) {
-  tensor::StepContext context;
+  SampleContext context;
   context.mode = Mode::kTraining;
   for (int64_t n = 0; n < shape.samples; ++n) {
     context.samples.push_back(n);

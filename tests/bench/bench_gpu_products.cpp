@@ -21,6 +21,7 @@
 #include "src/base/text.h"
 #include "src/kernels/attention/device_attention.h"
 #include "src/kernels/gemm/device_products.h"
+#include "src/kernels/gemm/epilogue.h"
 #include "src/machine/autotune.h"
 #include "src/machine/roofline.h"
 #include "tests/bench/gpu_line.h"

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "data/datasets/weather_dataset.h"
+#include "data/hdf5/hdf5_layout.h"
 #include "data/loading/prefetch_loader.h"
 #include "data/reading/staged_files.h"
 #include "parallel/comm/mpi/mpi_session.h"
