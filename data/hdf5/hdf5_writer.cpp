@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <iterator>
 #include <map>
 #include <optional>
 
@@ -58,15 +59,10 @@ Hid create_file(const std::string& path, const Hid& access, const Room& room) {
   return hdf5_create_anew(path, creation, access);
 }
 
-// Of a fixed length: netCDF-4 takes it as its strings where it is more than 1.
-Hid text_type(const std::vector<std::string>& texts) {
-  size_t length = 2;
-  for (const std::string& text : texts) {
-    length = std::max(length, text.size());
-  }
+// As netCDF-4 has its strings: before 4.9.1 netCDF's library is ended by lists of texts of a fixed length.
+Hid text_type() {
   Hid type(H5Tcopy(H5T_C_S1), &H5Tclose);
-  H5Tset_size(type.get(), length);
-  H5Tset_strpad(type.get(), H5T_STR_NULLPAD);
+  H5Tset_size(type.get(), H5T_VARIABLE);
   H5Tset_cset(type.get(), H5T_CSET_UTF8);
   return type;
 }
@@ -80,18 +76,17 @@ Hid create_dataset(hid_t file, const Hdf5DatasetSpec& spec, const std::string& p
   const Hid creation(H5Pcreate(H5P_DATASET_CREATE), &H5Pclose);
   H5Pset_layout(creation.get(), H5D_CONTIGUOUS);
   H5Pset_alloc_time(creation.get(), H5D_ALLOC_TIME_EARLY);
-  H5Pset_fill_time(creation.get(), H5D_FILL_TIME_NEVER);
+  H5Pset_fill_time(creation.get(), spec.texts.empty() ? H5D_FILL_TIME_NEVER : H5D_FILL_TIME_ALLOC);
   H5Pset_obj_track_times(creation.get(), false);  // the same data make the same file
-  const Hid of_texts = spec.texts.empty() ? Hid() : text_type(spec.texts);
+  const Hid of_texts = spec.texts.empty() ? Hid() : text_type();
   const hid_t type = spec.texts.empty() ? hdf5_memory_type(spec.type) : of_texts.get();
   Hid dataset =
       hdf5_own(H5Dcreate2(file, spec.name.c_str(), type, space.get(), link.get(), creation.get(), H5P_DEFAULT),
                &H5Dclose, ErrorClass::kCannotCreate, str("create dataset '", spec.name, "' in ", path));
   if (!spec.texts.empty()) {
-    std::string all;
-    for (const std::string& text : spec.texts) {
-      all += text + std::string(H5Tget_size(type) - text.size(), '\0');
-    }
+    std::vector<const char*> all;
+    std::transform(spec.texts.begin(), spec.texts.end(), std::back_inserter(all),
+                   [](const std::string& text) { return text.c_str(); });
     hdf5_check(H5Dwrite(dataset.get(), type, H5S_ALL, H5S_ALL, H5P_DEFAULT, all.data()), ErrorClass::kIo,
                str("write dataset '", spec.name, "' of ", path));
   }

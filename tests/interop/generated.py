@@ -110,7 +110,7 @@ class Trial:
         data = xarray.open_zarr(store)
         assert data.time.values[STEPS] == numpy.datetime64("1991-01-01") and data.z.dims == ("time", "level", "latitude", "longitude")
         assert data.sizes["time"] == 3 * STEPS and data.attrs["Conventions"].startswith("CF-")
-        again = xarray.open_dataset(self.folder / "netcdf/train/1991.nc", engine="h5netcdf")
+        again = xarray.open_dataset(self.folder / "netcdf/train/1991.nc")
         assert again.t.equals(data.t.sel(time="1991"))
         print("zarr and xarray read the same")
 

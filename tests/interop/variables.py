@@ -283,6 +283,23 @@ class Trial:
                 for name, way in WAYS.items():
                     way.write(self.folder / name / part / f"era5_{year}", values, year)
 
+    def check_by_zarr(self):
+        """The stores are what zarr-python reads, too, as far as it is there and knows their version."""
+        try:
+            import zarr
+        except ImportError:
+            print("the Zarr stores are not read by zarr-python, which is not there")
+            return
+        known = {name: way for name, way in WAYS.items()
+                 if type(way) is Zarr and (way.version == 2 or not zarr.__version__.startswith("2."))}
+        for name, way in known.items():
+            for year in (1990, 1991):
+                group, values = zarr.open_group(str(self.folder / name / f"train/era5_{year}.zarr"), mode="r"), weather(year)
+                for variable in way.variables:
+                    found = group[LONG[variable]][:]
+                    assert numpy.array_equal(turned(found) if way.turn else found, values[variable]), f"{name}: {variable}"
+        print(f"zarr-python {zarr.__version__} reads {', '.join(known)}")
+
     @staticmethod
     def channels(way):
         names = ",".join(CHANNELS)
@@ -491,6 +508,7 @@ class Trial:
 
     def check(self):
         self.data()
+        self.check_by_zarr()
         self.check_statistics("fields")
         expected = self.check_use("fields", None)
         for way in WAYS:
