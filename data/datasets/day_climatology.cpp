@@ -2,22 +2,21 @@
 #include "data/datasets/day_climatology.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
+#include <c10/core/ScalarType.h>
 
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <functional>
 #include <iterator>
-#include <limits>
 #include <set>
 #include <system_error>
 #include <tuple>
 
+#include "data/datasets/hour_day_reader.h"
 #include "data/datasets/static_fields.h"
 #include "data/hdf5/hdf5_layout.h"
+#include "data/reading/joined_rows.h"
 #include "data/zarr/zarr_fields.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/mpi/mpi_group.h"
@@ -33,6 +32,7 @@ namespace {
 constexpr const char* kClimatologyHint =
     "needed is a field for each day of a leap year at each hour of the data: data stats --climatology makes it";
 constexpr int64_t kDaysOfLeapYear = 366;
+constexpr int64_t kMostKeptBytes = int64_t{512} << 20;  // of what chunks hold beside the field that is read
 constexpr const char* kHour = "hour";
 constexpr const char* kDayOfYear = "dayofyear";
 
@@ -161,17 +161,20 @@ class HourDayFields {
   std::vector<std::string> units() const {
     return channel_units(told_units(file_), split_channels(layout().attribute));
   }
+  bool background_reads() const {
+    return std::none_of(layout().arrays.begin(), layout().arrays.end(),
+                        [](const ArrayLayout& array) { return array.storage == ArrayLayout::Storage::kOpaque; });
+  }
   const std::vector<double>& hours() const { return hours_; }
   const std::vector<double>& days() const { return days_; }
 
   /// [C, H, W], normalised, float32.
   at::Tensor read(int64_t hour, int64_t day) const {
     const MemoryScope scope(MemoryClass::kData);
-    std::vector<at::Tensor> planes(layout().runs.size());
-    for (size_t array = 0; array < readers_.size(); ++array) {
-      read_array(array, hour, day, planes);
-    }
-    at::Tensor fields = at::cat(planes);
+    const at::Tensor fields = at::empty(shape(), layout().type);
+    const RowRead row{0, hour * std::ssize(days_) + day, fields.data_ptr()};
+    const RowBox box = RowBox::whole(layout());
+    reader_->read({&row, 1}, {&box, 1}, {});
     const at::Tensor normalised = at::empty(fields.sizes(), at::kFloat);
     if (const int64_t bad = normalize_field(fields, normalization_, normalised); bad >= 0) {
       const int64_t points = fields.size(1) * fields.size(2);
@@ -267,72 +270,24 @@ class HourDayFields {
     }
     compared.erase("");
     require_same_files(group, {compared.begin(), compared.end()});
+    int64_t day_bytes = 0;
+    for (const ChannelRun& run : layout().runs) {
+      const at::ScalarType type = layout().arrays[static_cast<size_t>(run.array)].type;
+      day_bytes += std::ssize(hours_) * run.count * layout().shape[2] * layout().shape[3] *
+                   static_cast<int64_t>(c10::elementSize(type));
+    }
     comm::agreed(group, [&] {
-      for (const ArrayLayout& array : layout().arrays) {
-        readers_.push_back(array_reader({file_.path, array}));
-      }
+      reader_ = make_joined_row_reader({file_}, [&](const std::vector<RowFile>& files) {
+        return std::make_unique<HourDayReader>(files.front().layout, array_reader(files.front()),
+                                               kMostKeptBytes / std::max<int64_t>(day_bytes, 1));
+      });
     });
-  }
-
-  // All that the field has of an array, into the `planes` of its runs.
-  void read_array(size_t number, int64_t hour, int64_t day, std::vector<at::Tensor>& planes) const {
-    const ArrayLayout& array = layout().arrays[number];
-    std::vector<RowBox> boxes;
-    std::vector<size_t> runs;
-    int64_t values = 0;
-    for (size_t run = 0; run < planes.size(); ++run) {
-      if (layout().runs[run].array == static_cast<int64_t>(number)) {
-        runs.push_back(run);
-        boxes.push_back(box_of(array, layout().runs[run], hour, day));
-        boxes.back().at = values;
-        values += boxes.back().num_values();
-      }
-    }
-    const at::Tensor stored = at::empty({values}, array.type);
-    const RowRead row{0, array.dims.front() == DimKind::kTime ? hour : day, stored.data_ptr()};
-    readers_[number]->read({&row, 1}, boxes, {});
-    for (size_t i = 0; i < runs.size(); ++i) {
-      planes[runs[i]] = unpacked(array, stored.narrow(0, boxes[i].at, boxes[i].num_values()).view(boxes[i].size));
-    }
-  }
-
-  static RowBox box_of(const ArrayLayout& array, const ChannelRun& run, int64_t hour, int64_t day) {
-    RowBox box;
-    for (size_t d = 1; d < array.dims.size(); ++d) {
-      const DimKind kind = array.dims[d];
-      const bool is_whole = kind == DimKind::kLatitude || kind == DimKind::kLongitude;
-      const bool is_level = kind == DimKind::kLevel;
-      box.start.push_back(is_level ? run.plane : kind == DimKind::kTime ? hour : kind == DimKind::kOther ? day : 0);
-      box.size.push_back(is_whole ? array.shape[d] : is_level ? run.count : 1);
-    }
-    return box;
-  }
-
-  // [planes, H, W] in the type of the field.
-  at::Tensor unpacked(const ArrayLayout& array, const at::Tensor& box) const {
-    std::vector<int64_t> order;
-    const auto add = [&](const std::function<bool(DimKind)>& is_wanted) {
-      for (size_t d = 1; d < array.dims.size(); ++d) {
-        if (is_wanted(array.dims[d])) {
-          order.push_back(static_cast<int64_t>(d) - 1);
-        }
-      }
-    };
-    add([](DimKind kind) { return kind != DimKind::kLatitude && kind != DimKind::kLongitude; });
-    add([](DimKind kind) { return kind == DimKind::kLatitude; });
-    add([](DimKind kind) { return kind == DimKind::kLongitude; });
-    const Packing& packing = array.packing;
-    at::Tensor values = box.to(at::kDouble).mul(packing.scale).add(packing.offset);
-    if (packing.has_fill) {
-      values.masked_fill_(box.to(at::kDouble).eq(packing.fill), std::numeric_limits<double>::quiet_NaN());
-    }
-    return values.permute(order).reshape({-1, shape()[1], shape()[2]}).to(layout().type);
   }
 
   RowFile file_;  // a joined layout, whose arrays have their own dims
   Normalization normalization_;
   std::vector<double> hours_, days_;
-  std::vector<std::unique_ptr<RowReader>> readers_;  // of the arrays
+  std::unique_ptr<RowReader> reader_;
 };
 
 DayClimatology::Key DayClimatology::key_of(const DayTime& time) {
@@ -392,12 +347,27 @@ void DayClimatology::require_all_days() const {
 
 DayClimatology::~DayClimatology() = default;
 
+bool DayClimatology::background_reads() const {
+  return by_hour_ ? by_hour_->background_reads() : times_->background_reads();
+}
+
 void DayClimatology::require_fields(const std::vector<int64_t>& shape, const Grid& grid,
                                     const std::vector<std::string>& units, const WeatherTimes& fields) {
   Grid as_data = grid;
   if (!same_points(grid.latitudes, fields.grid().latitudes)) {
     std::reverse(as_data.latitudes.begin(), as_data.latitudes.end());
     is_turned_ = true;
+  }
+  const std::vector<double>& east = fields.grid().longitudes;
+  if (std::vector<double>& points = as_data.longitudes; !east.empty() && points.size() == east.size()) {
+    const auto first = std::find_if(points.begin(), points.end(), [&](double point) {
+      return same_points({std::remainder(point - east.front(), 360.0)}, {0.0});
+    });
+    first_column_ = first == points.end() ? 0 : first - points.begin();
+    std::rotate(points.begin(), points.begin() + first_column_, points.end());
+    for (size_t i = 0; i < points.size(); ++i) {
+      points[i] += 360.0 * std::round((east[i] - points[i]) / 360.0);
+    }
   }
   if (shape != fields.target_shape() || !same_grid(as_data, fields.grid())) {
     throw Error(ErrorClass::kBadData,
@@ -456,7 +426,8 @@ void DayClimatology::require(const std::vector<DayTime>& times) const {
 at::Tensor DayClimatology::read(const DayTime& time) const {
   const auto [first, second] = rows_.at(key_of(time));
   const at::Tensor field = by_hour_ ? by_hour_->read(first, second) : times_->read(first);
-  return is_turned_ ? field.flip({1}) : field;
+  const at::Tensor turned = is_turned_ ? field.flip({1}) : field;
+  return first_column_ > 0 ? turned.roll({-first_column_}, {2}) : turned;
 }
 
 }  // namespace vit_hybrid::data

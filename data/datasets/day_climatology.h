@@ -19,7 +19,7 @@ class HourDayFields;
 
 /// A file or store with the layout of a year (of `data stats --climatology`), whose rows are looked up by the day and
 /// hour of their dates; or one of WeatherBench 2, whose variables have the dims `hour` and `dayofyear`. Latitudes may
-/// be the other way round than the data's.
+/// be the other way round than the data's, and longitudes may begin elsewhere.
 class DayClimatology {
  public:
   /// Of what `fields` predicts: its channels by name, where they have names, in its normalised units. What of
@@ -32,6 +32,8 @@ class DayClimatology {
 
   /// Error(kBadData) where it has no row for one of these times.
   void require(const std::vector<DayTime>& times) const;
+  /// Whether read() makes no MPI and no HDF5 call and may run on any thread, one at a time.
+  bool background_reads() const;
   /// [C, H, W], normalised, float32; of a time that it has.
   at::Tensor read(const DayTime& time) const;
 
@@ -49,6 +51,7 @@ class DayClimatology {
   std::optional<WeatherTimes> times_;                // with a row for each
   std::map<Key, std::pair<int64_t, int64_t>> rows_;  // numbers of hour and day, or of the row and 0
   bool is_turned_ = false;                           // its latitudes are the other way round
+  int64_t first_column_ = 0;                         // of its own that is the data's first one
 };
 
 }  // namespace vit_hybrid::data

@@ -172,6 +172,8 @@ class WeatherTimes {
   const Normalization& normalization() const { return normalization_; }
   const Lead& lead() const { return lead_; }
 
+  /// Whether all that follow make no MPI and no HDF5 call and may run on any thread.
+  bool background_reads() const { return source_->background_reads(); }
   /// What is predicted as it came true at a row: float32 [C, H, W], normalised. Error(kBadData) names a value that is
   /// not finite.
   at::Tensor read(int64_t row) const;
