@@ -27,6 +27,8 @@ class Climatology {
 
   /// Error(kBadData) unless it is known at these rows of the data.
   void require(const std::vector<Range>& runs) const;
+  /// That of DayClimatology.
+  bool background_reads() const { return !by_day_ || by_day_->background_reads(); }
   /// At `count` rows from `row` on: [count, C, H, W], or [C, H, W] for all, or undefined; normalised.
   at::Tensor read(int64_t row, int64_t count) const;
   /// "day and hour", "time means", "channel means".

@@ -5,12 +5,14 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
-#include <ATen/ops/zeros_like.h>
+#include <omp.h>
 
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <chrono>
 #include <cmath>
+#include <future>
 #include <iterator>
 #include <limits>
 #include <numeric>
@@ -23,6 +25,7 @@
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/operation.h"
 #include "src/base/error.h"
+#include "src/base/host.h"
 #include "src/base/log.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
@@ -148,43 +151,132 @@ void check_shape(const RunConfig& config, const data::WeatherTimes& times) {
 using PowerCache = data::LruCache<at::Tensor>;
 constexpr size_t kMostPowers = 256;
 
-// The forecasts of a batch of starts, scored where the states are. Collective over the replica.
-void score_batch(const StartBatch& batch, const std::vector<ScoredLead>& leads, const data::WeatherTimes& times,
-                 const Climatology& climatology, Rollout& rollout, PowerCache& truth_powers, LeadSums& sums) {
-  const MemoryScope scope(MemoryClass::kData);
-  const int64_t count = batch.rows.size(), rows = times.lead().rows;
-  const auto gather = [&](const auto& read) {
-    std::vector<at::Tensor> fields;
-    for (int64_t i = 0; rollout.has_states() && i < count; ++i) {
-      fields.push_back(read(batch.place(i)));
+// What is read for a step of the forecasts of a batch.
+struct StepFields {
+  at::Tensor inputs;  // of the model: all of them before the first step (step 0), then those that it does not predict
+  at::Tensor truth;   // at step 0 and where there is a lead
+  at::Tensor climatology;  // where there is a lead
+};
+
+// Fields of batches step by step, each read beside what is done with the one before, where files are read without HDF5.
+class StepReader {
+ public:
+  enum class Manner { kAhead, kWhenNeeded };
+
+  StepReader(Manner manner, const std::vector<StartBatch>& batches, const std::vector<ScoredLead>& leads,
+             const data::WeatherTimes& times, const Climatology& climatology)
+      : times_(times), climatology_(climatology), is_ahead_(manner == Manner::kAhead) {
+    for (const StartBatch& batch : batches) {
+      steps_.push_back({&batch, 0, false});
+      for (size_t lead = 0, step = 1; lead < batch.leads; ++step) {
+        const auto number = static_cast<int64_t>(step);
+        const bool has_lead = leads[lead].steps == number;
+        if (has_lead || is_forced(number)) {
+          steps_.push_back({&batch, number, has_lead});
+        }
+        lead += has_lead ? 1 : 0;
+      }
     }
-    return fields.empty() ? at::Tensor() : at::stack(fields);
+    begin_next();
+  }
+
+  // Whether the model takes something at a step behind step 0 that it does not predict.
+  bool is_forced(int64_t step) const { return step > 1 && times_.channels().forcings + times_.channels().computed > 0; }
+
+  // Of step 0, of each that is forced, and of each with a lead, batch by batch.
+  StepFields next() {
+    if (!ahead_.valid()) {
+      return read(steps_[num_begun_++]);
+    }
+    constexpr std::chrono::milliseconds kBetweenNotes{100};
+    while (ahead_.wait_for(kBetweenNotes) != std::future_status::ready) {
+      comm::note_work_of_helpers();
+    }
+    StepFields fields = ahead_.get();
+    begin_next();
+    return fields;
+  }
+
+ private:
+  struct Step {
+    const StartBatch* batch;
+    int64_t number;
+    bool has_lead;
   };
-  const auto states_at = [&](int64_t ahead) {
-    return gather([&](const auto& place) { return times.read(place.row + ahead); });
-  };
-  rollout.begin(count, gather([&](const auto& place) { return times.input(place); }));
-  const at::Tensor start = states_at(0);
-  const bool is_forced = times.channels().forcings + times.channels().computed > 0;
+
+  void begin_next() {
+    if (is_ahead_ && num_begun_ < steps_.size()) {
+      ahead_ = std::async(std::launch::async, [this, step = steps_[num_begun_++]] {
+        use_allowed_processors();
+        omp_set_num_threads(1);  // the others compute
+        const MemoryTracker::Attachment attachment;
+        return read(step);
+      });
+    }
+  }
+
+  StepFields read(const Step& step) const {
+    const MemoryScope scope(MemoryClass::kData);
+    const Range& starts = step.batch->rows;
+    const int64_t ahead = step.number * times_.lead().rows;
+    const auto gather = [&](const auto& read_of) {
+      std::vector<at::Tensor> fields;
+      for (int64_t i = 0; i < starts.size(); ++i) {
+        fields.push_back(read_of(step.batch->place(i)));
+      }
+      return at::stack(fields);
+    };
+    StepFields fields;
+    if (step.number == 0) {
+      fields.inputs = gather([&](const auto& place) { return times_.input(place); });
+    } else if (is_forced(step.number)) {
+      fields.inputs = gather([&](const auto& place) { return times_.forcings(place, ahead - times_.lead().rows); });
+    }
+    if (step.number == 0 || step.has_lead) {
+      fields.truth = gather([&](const auto& place) { return times_.read(place.row + ahead); });
+    }
+    if (step.has_lead) {
+      fields.climatology = climatology_.read(starts.begin + ahead, starts.size());
+    }
+    return fields;
+  }
+
+  const data::WeatherTimes& times_;
+  const Climatology& climatology_;
+  bool is_ahead_;
+  std::vector<Step> steps_;
+  size_t num_begun_ = 0;
+  std::future<StepFields> ahead_;  // ends before the others
+};
+
+// The forecasts of a batch of starts, scored where the states are. Collective over the replica.
+void score_batch(const StartBatch& batch, const std::vector<ScoredLead>& leads, int64_t rows, StepReader& reader,
+                 Rollout& rollout, PowerCache& truth_powers, LeadSums& sums) {
+  const MemoryScope scope(MemoryClass::kData);
+  const int64_t count = batch.rows.size();
+  const auto next = [&] { return rollout.has_states() ? reader.next() : StepFields(); };
+  const StepFields start = next();
+  rollout.begin(count, start.inputs);
   size_t lead = 0;
   for (int64_t step = 1; lead < batch.leads; ++step) {
     comm::note_work();
-    if (step > 1 && is_forced) {
-      rollout.force(gather([&](const auto& place) { return times.forcings(place, (step - 1) * rows); }));
+    const bool has_lead = step == leads[lead].steps, is_forced = reader.is_forced(step);
+    const StepFields fields = has_lead || is_forced ? next() : StepFields();
+    if (is_forced) {
+      rollout.force(fields.inputs);
     }
     const at::Tensor states = rollout.advance();
-    if (step < leads[lead].steps) {
+    if (!has_lead) {
       continue;
     }
     if (rollout.has_states()) {
       const int64_t first = batch.rows.begin + step * rows;
-      const at::Tensor truth = states_at(step * rows);
       std::vector<at::Tensor> powers;
       for (int64_t i = 0; i < count; ++i) {
         powers.push_back(
-            *truth_powers.get(first + i, [&] { return std::make_unique<at::Tensor>(sums.power(truth[i])); }));
+            *truth_powers.get(first + i, [&] { return std::make_unique<at::Tensor>(sums.power(fields.truth[i])); }));
       }
-      sums.add(lead, states, truth, at::stack(powers), start, climatology.read(first, count));
+      sums.add(lead, states, fields.truth, at::stack(powers), start.truth, fields.climatology);
     }
     ++lead;
   }
@@ -320,12 +412,19 @@ std::vector<LeadFigures> evaluate_leads(const RunConfig& config, const ModelUse&
     Rollout rollout(model.runner(), model.mesh(), config.model, channels,
                     increments_of(trained, times.normalization(), channels));
     const auto& replicas = model.mesh().data();
+    std::vector<StartBatch> own;
+    for (auto i = static_cast<size_t>(replicas.rank()); i < batches.size(); i += static_cast<size_t>(replicas.size())) {
+      own.push_back(batches[i]);
+    }
+    const bool reads_ahead = rollout.has_states() && config.data.io_threads != 0 && times.background_reads() &&
+                             climatology.background_reads();
+    StepReader reader(reads_ahead ? StepReader::Manner::kAhead : StepReader::Manner::kWhenNeeded, own, leads, times,
+                      climatology);
     PowerCache truth_powers(kMostPowers);
     Progress progress(str("evaluating ", starts, " forecasts"), starts);
-    for (size_t i = static_cast<size_t>(replicas.rank()); i < batches.size();
-         i += static_cast<size_t>(replicas.size())) {
-      score_batch(batches[i], leads, times, climatology, rollout, truth_powers, sums);
-      progress.add(batches[i].rows.size() * replicas.size());
+    for (const StartBatch& batch : own) {
+      score_batch(batch, leads, times.lead().rows, reader, rollout, truth_powers, sums);
+      progress.add(batch.rows.size() * replicas.size());
     }
   }
   const at::Tensor total = sums.sums().clone();

@@ -5,10 +5,12 @@ usage: scores.py VIT_HYBRID [LAUNCHER...]   (whose last word takes the number of
 
 A model with history, forcings of the data and computed ones, and a diagnostic forecasts from every time of data with a gap.
 `evaluate --lead-hours` is compared with scores of the fields that `forecast` writes from each start, by both definitions,
-against time means and against a climatology by day and hour; it is the same in every layout, and as JSON and NetCDF-4, which
-xarray opens where it is installed.
+against time means and against a climatology by day and hour; it is the same in every layout, and as JSON and NetCDF-4. Where
+xarray is installed it opens the forecasts, the climatology and the scores, and computes the field's definition once more, and
+so do the packages weatherbenchX and weatherbench2.
 """
 import datetime
+import importlib.util
 import itertools
 import json
 import math
@@ -88,18 +90,18 @@ class Scores(Trial):
         return fields.astype("f4").astype("f8")[keys][:, [0, 1, 3]]
 
     def write_turned(self, fields, file_of):
-        """The same, from the south to the north."""
+        """The same, from the south to the north, and from 180 degrees west."""
         with h5py.File(self.folder / file_of) as of, h5py.File(self.folder / "turned.nc", "w") as file:
             of.copy("time", file)
-            data = file.create_dataset("fields", data=fields[:, :, ::-1])
+            data = file.create_dataset("fields", data=numpy.roll(fields[:, :, ::-1], WIDTH // 2, -1))
             data.attrs["channels"] = of["fields"].attrs["channels"]
             data.dims[0].attach_scale(file["time"])
-            file["latitude"] = self.latitudes[::-1]
+            file["latitude"], file["longitude"] = self.latitudes[::-1], numpy.arange(WIDTH) * 360 / WIDTH - 180
 
     def write_by_hour(self, fields):
         """The same with the dims and names of WeatherBench 2, `fields` (day, hour, channel, latitude, longitude): a Zarr store
-        (hour, dayofyear, level, longitude, latitude), one without the hour 18, and NetCDF-4 with days first and turned
-        latitudes."""
+        (hour, dayofyear, level, longitude, latitude), one without the hour 18, and NetCDF-4 with days first, turned latitudes and
+        longitudes from another one on; of one file they are half a point off."""
         u, z, _, tcwv = numpy.moveaxis(fields.swapaxes(0, 1), 2, 0)
         levels = numpy.stack([0 * z, z], 2)
         points = {"hour": numpy.arange(0, 24, 6), "dayofyear": numpy.arange(1, 367), "level": numpy.array([50, 500]),
@@ -112,12 +114,20 @@ class Scores(Trial):
             cut = {name: (of, values[:hours] if of[0] == "hour" else values) for name, (of, values) in variables.items()}
             write_zarr(self.folder / store, {**cut, **{name: ([name], values[:hours] if name == "hour" else values)
                                                        for name, values in points.items()}})
-        with h5py.File(self.folder / "by-hour.nc", "w") as file:
-            for name, values in points.items():
-                file[name] = values[::-1] if name == "latitude" else values
+        for name, first, off in (("by-hour.nc", 5, 0.0), ("between.nc", 0, 0.5)):
+            self.write_days_first(name, {"u10": u, "tcwv": tcwv, "z": levels}, points, first, off * 360 / WIDTH)
+
+    def write_days_first(self, path, variables, points, first, off):
+        """Longitudes from that of column `first` on, `off` degrees away."""
+        longitudes = (points["longitude"] + points["longitude"][first] + off + 180) % 360 - 180
+        longitudes[longitudes < longitudes[0]] += 360
+        with h5py.File(self.folder / path, "w") as file:
+            for name, values in {**points, "latitude": points["latitude"][::-1], "longitude": longitudes}.items():
+                file[name] = values
                 file[name].make_scale(name)
-            for name, values in (("u10", u), ("tcwv", tcwv), ("z", levels)):
-                data = file.create_dataset(name, data=values.swapaxes(0, 1)[..., ::-1, :], chunks=True, compression=1)
+            for name, values in variables.items():
+                values = numpy.roll(values.swapaxes(0, 1)[..., ::-1, :], -first, -1)
+                data = file.create_dataset(name, data=values, chunks=True, compression=1)
                 for dim, scale in zip(data.dims, ["dayofyear", "hour", *["level"][:values.ndim - 4], "latitude", "longitude"]):
                     dim.attach_scale(file[scale])
 
@@ -130,9 +140,9 @@ class Scores(Trial):
         for begin, end in ((0, GAP), (GAP, STEPS)):
             for start in range(begin + 1, end - 1):
                 steps = min(4, end - 1 - start)
-                self.run("forecast", "--checkpoint", "run", "--data", "wx/valid", "--start", start, "--steps", steps, "--out", "f.h5",
-                         "--overwrite")
-                with h5py.File(self.folder / "f.h5") as file:
+                self.run("forecast", "--checkpoint", "run", "--data", "wx/valid", "--start", start, "--steps", steps, "--out",
+                         f"f{start}.nc")
+                with h5py.File(self.folder / f"f{start}.nc") as file:
                     fields = file["fields"][:].astype("f8")
                 for lead in LEADS:
                     if lead // 6 <= steps:
@@ -211,10 +221,55 @@ class Scores(Trial):
             pass
         else:
             raise AssertionError("the climatology of another hour is not seen")
+        self.check_packages(told, pairs)
         self.check_others(told)
         self.check_forecast(truth, days, mean)
         self.check_layouts(told)
         self.check_netcdf(told)
+
+    def check_packages(self, told, pairs):
+        """The files of the forecasts and of the climatology by other implementations of the field's scores."""
+        missing = [name for name in ("xarray", "zarr", "netCDF4") if importlib.util.find_spec(name) is None]
+        if missing:
+            print(f"scores: {', '.join(missing)} not there: NumPy alone has computed them")
+            return
+        import weatherbench
+        one = self.scores("--scores", "weatherbench", "--climatology", "days.nc", "--limit-nsamples", 1)
+        for name, way in weatherbench.WAYS.items():
+            if importlib.util.find_spec(name) is None:
+                print(f"scores: the package {name} is not there, and nothing is compared with it")
+                continue
+            worst = 0.0
+            for figures, most in ((told, None), (one, 1)):
+                for at_lead in figures["leads"]:
+                    starts = [start for start, *_ in pairs[at_lead["hours"]]][:most]
+                    assert len(starts) == at_lead["samples"]
+                    right = way(*self.datasets(starts, at_lead["steps"]))
+                    for score, channels in right.items():
+                        for channel, value in channels.items():
+                            size = right["rmse"][channel] if score == "bias" else numpy.abs(value).max()
+                            error = numpy.abs(numpy.array(at_lead[score][channel]) - value).max() / size
+                            assert error < 1e-6, f"{score} of {channel} at {at_lead['hours']} h is {at_lead[score][channel]}, by {name} {value}"
+                            worst = max(worst, error)
+            print(f"scores: {name} has the same {', '.join(right)}, to {worst:.1e}")
+
+    def datasets(self, starts, steps):
+        """Forecasts, truth and states at the start by channel, and the climatology."""
+        import xarray
+        xarray.set_options(arithmetic_join="exact")
+        parts = {"forecast": [], "truth": [], "start": []}
+        for start in starts:
+            with xarray.open_dataset(self.folder / f"f{start}.nc") as file:
+                field = file.fields.isel(time=[steps - 1])
+                truth = file.truth.rename(truth_time="time")
+                values = {"forecast": field, "truth": truth.sel(time=field.time),
+                          "start": truth.isel(time=[0]).assign_coords(time=field.time)}
+                for name, value in values.items():
+                    parts[name].append(value.astype("f8").to_dataset("channel").load())
+        with xarray.open_zarr(self.folder / "by-hour.zarr", consolidated=False) as file:
+            climatology = xarray.Dataset({"u10": file["10m_u_component_of_wind"], "z500": file.geopotential.sel(level=500, drop=True),
+                                          "tcwv": file.total_column_water_vapour}).astype("f8").load()
+        return *(xarray.concat(part, "time") for part in parts.values()), climatology
 
     def check_others(self, told):
         """The same climatology stored otherwise."""
@@ -247,6 +302,8 @@ class Scores(Trial):
         self.scores("--climatology", "days.nc", "--time-means", "bad.npy")
 
     def check_layouts(self, told):
+        at_once = self.scores("--scores", "weatherbench", "--climatology", "days.nc", "--io-threads", 0)
+        assert at_once["leads"] == told["leads"], "other figures where nothing is read ahead"
         for ranks, layouts in LAYOUTS.items():
             for layout in layouts:
                 other = self.scores("--scores", "weatherbench", "--climatology", "days.nc", "--micro-batch-size", 1 + ranks % 3,
@@ -286,6 +343,7 @@ class Scores(Trial):
             (["--lead-steps", "1", "--climatology", "nowhere.nc"], 66, "the climatology nowhere.nc is not there"),
             (["--lead-steps", "1", "--climatology", "wx/train"], 65, "hours, not all 366"),
             (["--lead-steps", "1", "--climatology", "coarse.zarr"], 65, "coarse.zarr has no row for day 1 of the year at 18 hours"),
+            (["--lead-steps", "1", "--climatology", "between.nc"], 65, "24 longitudes from 7.5 to 352.5, the data (3, 13, 24) of"),
             (["--lead-steps", "1", "--climatology", "stats/time_means.npy"], 65, "the climatology stats/time_means.npy is no"),
             (["--lead-steps", "1", "--predictions", "p.csv"], 64, "--predictions is of classifiers"),
             (["--lead-steps", "1", "--climatology", "days.nc", "--out", "days.nc", "--overwrite"], 64, "days.nc"),
