@@ -157,9 +157,10 @@ struct ForecastRequest : train::ForecastOptions {
 
 options::OptionTable table_of(ForecastRequest& chosen) {
   options::OptionTable table;
-  train::add_use_options(
-      table, chosen.use,
-      "HDF5 file (.h5, .nc) for the forecast fields; the figures get its name with .json. Must be given.");
+  train::add_use_options(table, chosen.use,
+                         "NetCDF-4 file (.nc, .h5) or Zarr store (.zarr) for the forecast fields; the figures get its "
+                         "name with .json. Must "
+                         "be given.");
   table.begin_group("Forecast");
   table.add(
       {.name = "start",
@@ -235,7 +236,7 @@ std::vector<Command> infer_commands() {
        .summary = "a trained model on its own output",
        .run = &run_forecast,
        .usage =
-           "usage: [mpirun -n N] vit_hybrid forecast --checkpoint PATH --data PATH --out FILE.h5 [options]\n\nRuns the "
+           "usage: [mpirun -n N] vit_hybrid forecast --checkpoint PATH --data PATH --out FILE.nc [options]\n\nRuns the "
            "model on its own output. Writes the fields in the layout of the data, RMSE and ACC by lead time\nbeside "
            "persistence; launch/plot_forecast draws them. The ranks share the model: --tp x --pp.\n",
        .options_text = &options_text<ForecastRequest, table_of>}};

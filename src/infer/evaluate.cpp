@@ -19,6 +19,7 @@
 #include "src/base/log.h"
 #include "src/base/text.h"
 #include "src/base/timer.h"
+#include "src/infer/forecast_store.h"
 #include "src/infer/model_use.h"
 #include "src/train/data_source.h"
 #include "src/train/evaluator.h"
@@ -167,7 +168,7 @@ void refuse_inputs(const std::string& path, const std::string& option, const Dat
   }
   refuse_run_file(path, option);
   const std::filesystem::path parent = std::filesystem::path(path).parent_path();
-  if (is_folder && data::has_hdf5_name(path) &&
+  if (is_folder && (data::has_hdf5_name(path) || is_store_name(path)) &&
       std::filesystem::equivalent(parent.empty() ? "." : parent, data.valid_data, ignored)) {
     throw Error(ErrorClass::kUsage,
                 str(option, " is '", path, "', which would be one of the data's files in ", data.valid_data),

@@ -5,10 +5,14 @@
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
+#include <iterator>
 #include <limits>
 #include <numeric>
 #include <optional>
+#include <tuple>
+#include <utility>
 
 #include "data/datasets/coordinates.h"
 #include "data/reading/posix_file.h"
@@ -91,7 +95,11 @@ ForecastRecord::ForecastRecord(const RunConfig& config, const ForecastOptions& o
   for (const std::string& path : {options_.use.out, figures_path(options_)}) {
     refuse_inputs(path, "--out", config.data, checkpoint_);
     refuse_input(path, "--out", options_.climatology);
-    refuse_existing(path, options_.use.overwrite);
+    if (is_store_name(path)) {
+      refuse_existing_store(path, options_.use.overwrite);
+    } else {
+      refuse_existing(path, options_.use.overwrite);
+    }
   }
   loss_weights_ =
       loss_weights(config, self, {grid_, times_.channel_names(), !times_.given_channels().empty(), normalization_.std});
@@ -157,8 +165,8 @@ void ForecastRecord::open_file() {
   std::vector<data::Hdf5DatasetSpec> specs = {fields};
   std::vector<Coordinate> own;
   if (is_self_contained_) {
-    specs.push_back({kTruth, {1 + num_true_written(), shape[0], shape[1], shape[2]}, at::kFloat, {}});
     own = coordinates(*times);
+    specs.push_back({kTruth, {1 + num_true_written(), shape[0], shape[1], shape[2]}, at::kFloat, {}});
     std::transform(own.begin(), own.end(), std::back_inserter(specs), [](const Coordinate& c) { return c.spec; });
   }
   data::Hdf5Attributes attributes = {{"start", options_.start},        {"source_file", times_.file_of(place_.row).path},
@@ -166,6 +174,10 @@ void ForecastRecord::open_file() {
                                      {"num_true", num_true_written()}, {"checkpoint", checkpoint_}};
   if (is_self_contained_) {
     attributes.emplace_back("Conventions", std::string("CF-1.8"));
+  }
+  if (is_store_name(options_.use.out)) {
+    open_store(own, attributes);
+    return;
   }
   file_ = std::make_unique<data::Hdf5Writer>(self_, options_.use.out, specs, attributes);
   // Now, under the file's temporary name: what fails or dies meanwhile leaves no half file behind and loses no
@@ -253,9 +265,61 @@ void ForecastRecord::write_coordinates(const std::vector<Coordinate>& coordinate
                            {scaled(dataset_, kTime), scaled(kTruth, kTruthTime)});
 }
 
+void ForecastRecord::open_store(const std::vector<Coordinate>& coordinates, const data::Hdf5Attributes& attributes) {
+  if (!is_self_contained_) {
+    throw Error(ErrorClass::kUsage,
+                str("--out is '", options_.use.out, "', and the data have one dataset '", dataset_,
+                    "', whose coordinates only an HDF5 file takes"),
+                "give --out a name that ends with .nc or .h5");
+  }
+  std::vector<data::ZarrArray> arrays;
+  const std::vector<int64_t> shape = times_.target_shape();
+  const data::Grid& grid = times_.grid();
+  const std::vector<std::string> of_fields = {grid.latitudes.empty() ? kRow : kLatitude,
+                                              grid.longitudes.empty() ? kColumn : kLongitude};
+  for (const auto& [dataset, time, rows] :
+       {std::tuple(dataset_, kTime, options_.steps), {std::string(kTruth), kTruthTime, 1 + num_true_written()}}) {
+    for (size_t c = 0; c < times_.channel_names().size(); ++c) {
+      data::ZarrJson about = data::ZarrJson::object();
+      if (!times_.units()[c].empty()) {
+        about["units"] = times_.units()[c];
+      }
+      arrays.push_back(data::zarr_array_to_write(variable_of(dataset, c), {rows, shape[1], shape[2]},
+                                                 {1, shape[1], shape[2]}, {time, of_fields[0], of_fields[1]},
+                                                 at::kFloat, std::move(about)));
+    }
+  }
+  std::vector<Coordinate> numbers;
+  std::copy_if(coordinates.begin(), coordinates.end(), std::back_inserter(numbers),
+               [](const Coordinate& coordinate) { return coordinate.spec.texts.empty(); });
+  for (const Coordinate& coordinate : numbers) {
+    const auto& [name, extents, type, about, texts] = coordinate.spec;
+    arrays.push_back(data::zarr_array_to_write(name, extents, extents, {name}, type, zarr_attributes(about)));
+  }
+  store_ = std::make_unique<ForecastStore>(self_, options_.use.out, std::move(arrays), attributes);
+  for (const Coordinate& coordinate : numbers) {
+    store_->writer().write(coordinate.spec.name, std::array<int64_t, 1>{0}, coordinate.values);
+  }
+  write_truth(0);
+}
+
+std::string ForecastRecord::variable_of(const std::string& dataset, size_t channel) const {
+  return times_.channel_names()[channel] + (dataset == dataset_ ? "" : "_truth");
+}
+
+void ForecastRecord::write(const std::string& dataset, int64_t row, const at::Tensor& fields) {
+  if (file_) {
+    file_->write(dataset, std::vector<int64_t>{row, 0, 0, 0}, fields.unsqueeze(0));
+    return;
+  }
+  for (int64_t c = 0; c < fields.size(0); ++c) {
+    store_->writer().write(variable_of(dataset, static_cast<size_t>(c)), std::array<int64_t, 3>{row, 0, 0},
+                           fields.narrow(0, c, 1).contiguous());
+  }
+}
+
 void ForecastRecord::write_truth(int64_t lead) {
-  file_->write(kTruth, std::vector<int64_t>{lead, 0, 0, 0},
-               times_.read_stored(place_.row + lead * times_.lead().rows).unsqueeze(0));
+  write(kTruth, lead, times_.read_stored(place_.row + lead * times_.lead().rows));
 }
 
 std::vector<std::string> ForecastRecord::description() const {
@@ -281,7 +345,7 @@ std::vector<std::string> ForecastRecord::description() const {
 void ForecastRecord::add(int64_t lead, const at::Tensor& prediction) {
   const MemoryScope scope(MemoryClass::kData);
   const at::Tensor fields = data::denormalize_field(prediction, normalization_);
-  file_->write(dataset_, std::vector<int64_t>{lead - 1, 0, 0, 0}, fields.unsqueeze(0));
+  write(dataset_, lead - 1, fields);
   if (lead > num_true()) {
     return;
   }
@@ -311,7 +375,11 @@ data::Hdf5ScaleCopy ForecastRecord::scales_for(const std::string& path) const {
 }
 
 void ForecastRecord::finish() {
-  file_->finish();
+  if (store_) {
+    store_->finish();
+  } else {
+    file_->finish();
+  }
   if (!is_self_contained_) {
     data::verify_hdf5_scales(scales_for(options_.use.out));
   }
@@ -391,8 +459,9 @@ void check_forecast(const RunConfig& config, const ForecastOptions& options) {
                 str("start ", counted(config.parallel.model_size(), "rank"),
                     ", or give --tp and --pp whose product is ", ranks));
   }
-  if (!options.use.out.ends_with(".h5") && !options.use.out.ends_with(".nc")) {
-    throw Error(ErrorClass::kUsage, str("--out is '", options.use.out, "'; allowed: a name that ends with .h5 or .nc"),
+  const std::string& out = options.use.out;
+  if (!out.ends_with(".h5") && !out.ends_with(".nc") && !is_store_name(out)) {
+    throw Error(ErrorClass::kUsage, str("--out is '", out, "'; allowed: a name that ends with .nc, .h5 or .zarr"),
                 "its figures get the same name with .json");
   }
 }

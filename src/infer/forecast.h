@@ -19,6 +19,7 @@
 #include "src/checkpoint/format.h"
 #include "src/config/run_config.h"
 #include "src/infer/climatology.h"
+#include "src/infer/forecast_store.h"
 #include "src/infer/model_use.h"
 #include "src/report/metrics_log.h"
 #include "src/report/scores.h"
@@ -32,7 +33,7 @@ struct ForecastOptions {
   std::string climatology;  ///< as LeadOptions::climatology
 };
 
-/// The files of a forecast, use.out and the same with the ending .json, and its figures.
+/// The files of a forecast, use.out (of the ending .zarr a store) and the same with the ending .json, and its figures.
 class ForecastRecord {
  public:
   /// Opens the data of `config` and checks the options against them and the model: Error(kUsage), Error(kMissingInput),
@@ -73,6 +74,10 @@ class ForecastRecord {
   // The state at the start (lead 0), or the true one of a lead time.
   void write_truth(int64_t lead);
   void write_coordinates(const std::vector<Coordinate>& coordinates);
+  void open_store(const std::vector<Coordinate>& coordinates, const data::Hdf5Attributes& attributes);
+  std::string variable_of(const std::string& dataset, size_t channel) const;  // of a store
+  // Fields of all channels, of the forecast or its truth.
+  void write(const std::string& dataset, int64_t row, const at::Tensor& fields);
   int64_t num_true_written() const { return std::min(options_.steps, num_true()); }
   // Lead times with truth, however many are asked for.
   int64_t num_true() const { return place_.after() / times_.lead().rows; }
@@ -96,11 +101,12 @@ class ForecastRecord {
   data::WeatherTimes::Place place_;
   data::RowSource::Place in_file_{};  // the same row
   at::Tensor input_;
-  at::Tensor start_;  // the state that persistence predicts
-  std::unique_ptr<data::Hdf5Writer> file_;
-  bool is_self_contained_ = false;     // with coordinates() and the truth; else with the scales of the source
-  std::vector<std::string> left_out_;  // of the source's scales and attributes, with the reasons
-  std::vector<Evaluation> figures_;    // by lead time, from 1, as far as there is truth
+  at::Tensor start_;                        // the state that persistence predicts
+  std::unique_ptr<data::Hdf5Writer> file_;  // or:
+  std::unique_ptr<ForecastStore> store_;    // a variable a channel
+  bool is_self_contained_ = false;          // with coordinates() and the truth; else with the scales of the source
+  std::vector<std::string> left_out_;       // of the source's scales and attributes, with the reasons
+  std::vector<Evaluation> figures_;         // by lead time, from 1, as far as there is truth
 };
 
 /// Error(kUsage) where the model makes no forecast, or none of so many steps: its output is not its next input. Pure.

@@ -140,12 +140,11 @@ void add_use_options(options::OptionTable& table, ModelUse& use, const std::stri
   table.add({.name = "checkpoint",
              .value = options::text(use.checkpoint, "path"),
              .help = "Checkpoint with the model: a file, or a folder with 'latest' in it. Must be given."});
-  table.add(
-      {.name = "data",
-       .value = options::text(use.data, "path"),
-       .help =
-           "Data: a Zarr store, an HDF5 or NetCDF-4 file, or a folder of them (forecast), or one HDF5 file (classify). "
-           "Must be given."});
+  table.add({.name = "data",
+             .value = options::text(use.data, "path"),
+             .help = "Data: a Zarr store, or a folder of HDF5 or NetCDF-4 files or of stores (forecast), or one HDF5 "
+                     "file (classify). "
+                     "Must be given."});
   table.add({.name = "out", .value = options::text(use.out, "file"), .help = out_help});
   table.add({.name = "overwrite",
              .value = options::flag(use.overwrite),

@@ -222,6 +222,7 @@ class Scores(Trial):
         else:
             raise AssertionError("the climatology of another hour is not seen")
         self.check_packages(told, pairs)
+        self.check_store()
         self.check_others(told)
         self.check_forecast(truth, days, mean)
         self.check_layouts(told)
@@ -270,6 +271,61 @@ class Scores(Trial):
             climatology = xarray.Dataset({"u10": file["10m_u_component_of_wind"], "z500": file.geopotential.sel(level=500, drop=True),
                                           "tcwv": file.total_column_water_vapour}).astype("f8").load()
         return *(xarray.concat(part, "time") for part in parts.values()), climatology
+
+    def check_store(self):
+        """A forecast as a Zarr store is that of the NetCDF-4 file; only stores of forecasts are replaced."""
+        try:
+            from numcodecs import zstd
+        except ImportError:
+            print("scores: numcodecs is not there: no forecast is looked at as a Zarr store")
+            return
+        start = GAP + 2
+        forecast = ["forecast", "--checkpoint", "run", "--data", "wx/valid", "--start", start, "--steps", 4, "--out"]
+        self.run(*forecast, "f.zarr")
+        self.run(*forecast, "f.zarr", code=73, expect=["'f.zarr' is there already"])
+        self.run(*forecast, "f.zarr", "--overwrite", "--tp", 2, ranks=2)
+        self.run(*forecast, "by-hour.zarr", "--overwrite", code=73, expect=["'by-hour.zarr', which is there and is no store of a forecast"])
+        self.run(*forecast, "wx/valid/f.zarr", code=64, expect=["would be one of the data's files in wx/valid"])
+        assert [path.name for path in self.folder.iterdir() if path.name.startswith("f.zarr")] == ["f.zarr"]
+        assert json.loads((self.folder / "f.json").read_text())["leads"] == json.loads((self.folder / f"f{start}.json").read_text())["leads"]
+        root = json.loads((self.folder / "f.zarr/zarr.json").read_text())
+        arrays = root["consolidated_metadata"]["metadata"]
+        assert root["attributes"]["Conventions"].startswith("CF-") and root["attributes"]["num_true"] == 4
+
+        text = lambda value: value.decode() if isinstance(value, bytes) else value
+
+        def values(name):
+            about = arrays[name]
+            assert json.loads((self.folder / f"f.zarr/{name}/zarr.json").read_text()) == about
+            shape = about["chunk_grid"]["configuration"]["chunk_shape"]
+            kind = {"float32": "<f4", "float64": "<f8"}[about["data_type"]]
+            chunks = [self.folder / f"f.zarr/{name}/c/{row}{'/0' * (len(shape) - 1)}" for row in range(about["shape"][0] // shape[0])]
+            return numpy.concatenate([numpy.frombuffer(zstd.decompress(path.read_bytes()), kind).reshape(shape) for path in chunks])
+
+        with h5py.File(self.folder / f"f{start}.nc") as file:
+            for name in ("time", "truth_time", "latitude", "longitude"):
+                assert numpy.array_equal(values(name), file[name][:]), name
+            assert arrays["time"]["attributes"]["units"] == text(file["time"].attrs["units"])
+            for c, channel in enumerate(["u10", "z500", "tcwv"]):
+                for variable, dataset, time in ((channel, "fields", "time"), (f"{channel}_truth", "truth", "truth_time")):
+                    assert arrays[variable]["dimension_names"] == [time, "latitude", "longitude"]
+                    size = numpy.abs(file[dataset][:, c]).max()
+                    assert numpy.abs(values(variable) - file[dataset][:, c]).max() <= 1e-6 * size, variable
+            assert arrays["z500"]["attributes"]["units"] == text(file["fields"].attrs["units"]).split(",")[1]
+        self.open_store(start)
+
+    def open_store(self, start):
+        try:
+            import xarray
+            import zarr
+        except ImportError:
+            return
+        if zarr.__version__.startswith("2."):
+            return  # stores are of version 3
+        with xarray.open_zarr(self.folder / "f.zarr") as store, xarray.open_dataset(self.folder / f"f{start}.nc") as file:
+            time = file.time[2]
+            assert numpy.allclose(store.z500.sel(time=time), file.fields.sel(channel="z500", time=time), rtol=1e-6)
+            assert numpy.array_equal(store.u10_truth.truth_time, file.truth_time) and store.z500.attrs["units"]
 
     def check_others(self, told):
         """The same climatology stored otherwise."""
@@ -357,6 +413,7 @@ class Scores(Trial):
         for words, code, expect in (
             (["--out", "f.h5", "--overwrite", "--climatology", "coarse.zarr"], 65, "at 18 hours"),
             (["--out", "days.nc", "--overwrite", "--climatology", "days.nc"], 64, "which is what is read"),
+            (["--out", "run/checkpoints/latest.zarr"], 64, "among the checkpoints of a run"),
             (["--out", "run/summary.h5"], 64, "'run/summary.json', which would be among the records of a run"),
             (["--out", "run/checkpoints/latest.h5", "--overwrite"], 64, "among the checkpoints of a run")):
             self.run(*forecast, *words, code=code, expect=[expect])

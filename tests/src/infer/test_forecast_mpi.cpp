@@ -226,7 +226,8 @@ TEST_CASE("forecast: what cannot be is refused on all ranks, before any file is 
   };
   for (const auto& [out, text] : {std::pair("data/2001.h5", "which is what is read"),
                                   {"c.h5", "which is what is read"},
-                                  {"data/2003.h5", "which would be one of the data's files"}}) {
+                                  {"data/2003.h5", "which would be one of the data's files"},
+                                  {"data/2003.zarr", "which would be one of the data's files"}}) {
     train::ForecastOptions onto_input = good;
     onto_input.use.out = folder.file(out);
     onto_input.use.overwrite = true;
@@ -239,6 +240,9 @@ TEST_CASE("forecast: what cannot be is refused on all ranks, before any file is 
   train::ForecastOptions late = good;
   late.start = 2 * kWeatherTimes;
   refused(config, late, ErrorClass::kUsage, "--start is 18; allowed: 0 to 17");
+  train::ForecastOptions store = good;
+  store.use.out = folder.file("f.zarr");
+  refused(config, store, ErrorClass::kUsage, "the data have one dataset 'fields'");
   train::ForecastOptions long_one = good;
   for (const int64_t steps : {int64_t{1} << 40, int64_t{1} << 48}) {
     long_one.steps = steps;
@@ -267,10 +271,12 @@ TEST_CASE("forecast: a model that cannot be fed its output, replicas, and a stra
   config.parallel.dp = 1;
   train::ForecastOptions options = forecast_options("c", "d", "f.h5");
   CHECK_NOTHROW(train::check_forecast(config, options));
-  options.use.out = "f.nc";
-  CHECK_NOTHROW(train::check_forecast(config, options));
-  options.use.out = "f.zarr";
-  CHECK(thrown_error([&] { train::check_forecast(config, options); }).message().find("ends with .h5 or .nc") !=
+  for (const char* const name : {"f.nc", "f.zarr"}) {
+    options.use.out = name;
+    CHECK_NOTHROW(train::check_forecast(config, options));
+  }
+  options.use.out = "f.zar";
+  CHECK(thrown_error([&] { train::check_forecast(config, options); }).message().find("ends with .nc, .h5 or .zarr") !=
         std::string::npos);
   options.use.out = "f.h5";
   config.parallel.dp = 2;

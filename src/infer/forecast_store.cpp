@@ -1,0 +1,95 @@
+// The folder that becomes a store, and what it may replace.
+#include "src/infer/forecast_store.h"
+
+#include <filesystem>
+#include <system_error>
+#include <utility>
+#include <variant>
+
+#include "src/base/error.h"
+#include "src/base/files.h"
+#include "src/base/text.h"
+
+namespace vit_hybrid::train {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kKindOfStore = "forecast_of";  // an attribute of all that is written here, and of nothing else
+
+bool is_forecast_store(const std::string& path) {
+  constexpr int64_t kMostBytes = int64_t{1} << 26;
+  const std::string metadata = path + "/" + data::kZarrMetadata;
+  std::error_code ignored;
+  if (fs::is_symlink(path, ignored) || !fs::is_regular_file(metadata, ignored)) {
+    return false;
+  }
+  const data::ZarrJson root = data::parse_zarr_json(read_regular_file(metadata, kMostBytes), metadata);
+  const auto attributes = root.find("attributes");
+  return attributes != root.end() && attributes->is_object() && attributes->contains(kKindOfStore);
+}
+
+}  // namespace
+
+bool is_store_name(const std::string& path) {
+  return path.ends_with(".zarr");
+}
+
+void refuse_existing_store(const std::string& path, bool overwrite) {
+  std::error_code ignored;
+  if (!fs::exists(fs::symlink_status(path, ignored))) {
+    return;
+  }
+  if (!is_forecast_store(path)) {
+    throw Error(ErrorClass::kCannotCreate, str("--out is '", path, "', which is there and is no store of a forecast"),
+                "give another name: nothing else is replaced");
+  }
+  if (!overwrite) {
+    throw Error(ErrorClass::kCannotCreate, str("'", path, "' is there already"),
+                "give --overwrite to replace it, or another --out");
+  }
+}
+
+data::ZarrJson zarr_attributes(const data::Hdf5Attributes& attributes) {
+  data::ZarrJson json = data::ZarrJson::object();
+  for (const auto& [name, value] : attributes) {
+    std::visit([&, key = name](const auto& known) { json[key] = known; }, value);
+  }
+  return json;
+}
+
+ForecastStore::ForecastStore(const comm::MpiGroup& self, std::string path, std::vector<data::ZarrArray> arrays,
+                             const data::Hdf5Attributes& attributes)
+    : path_(std::move(path)), temporary_(temporary_name(path_)) {
+  std::error_code ignored;
+  fs::remove_all(temporary_, ignored);
+  data::ZarrJson json = zarr_attributes(attributes);
+  json[kKindOfStore] = "vit_hybrid";
+  writer_.emplace(self, temporary_, std::move(arrays), std::move(json));
+}
+
+ForecastStore::~ForecastStore() {
+  std::error_code ignored;
+  fs::remove_all(temporary_, ignored);
+}
+
+void ForecastStore::finish() {
+  writer_->finish();
+  const std::string old = temporary_ + ".old";
+  std::error_code error, ignored;
+  if (fs::exists(path_, ignored)) {
+    fs::remove_all(old, ignored);
+    fs::rename(path_, old, error);
+  }
+  if (!error) {
+    fs::rename(temporary_, path_, error);
+  }
+  if (error) {
+    fs::rename(old, path_, ignored);
+    throw Error(ErrorClass::kIo, str("cannot rename ", temporary_, " to ", path_, ": ", error.message()));
+  }
+  fs::remove_all(old, ignored);
+}
+
+}  // namespace vit_hybrid::train
