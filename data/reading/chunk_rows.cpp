@@ -14,7 +14,6 @@
 #include <optional>
 #include <string>
 
-#include "data/reading/codecs.h"
 #include "src/base/error.h"
 #include "src/base/instruction_sets.h"
 #include "src/base/text.h"
@@ -93,6 +92,9 @@ using Shape = std::vector<int64_t>;
 // Shorter runs are copied out of one read of all bytes between the first and the last of them.
 constexpr int64_t kLongRun = int64_t{1} << 15;
 
+// Small enough to be in the second level cache when it is normalized, large enough to cost nothing by its number.
+constexpr int64_t kReadPieceBytes = int64_t{1} << 18;
+
 int64_t item_bytes(const ArrayLayout& layout) {
   return static_cast<int64_t>(c10::elementSize(layout.type));
 }
@@ -138,12 +140,28 @@ void copy_runs(const std::vector<Run>& runs, const char* chunk, char* box) {
   }
 }
 
-// Out of a chunk's slice of one row, which lies at `offset`.
-int64_t read_slice(const PosixFile& file, int64_t offset, const std::vector<Run>& runs, char* to, TensorPool& buffers) {
-  if (runs.front().count >= kLongRun) {
+void read_pieces(const PosixFile& file, int64_t offset, char* to, const Run& run, const Decoded& arrived) {
+  const int64_t most = arrived ? kReadPieceBytes : run.count;
+  for (int64_t done = 0; done < run.count; done += most) {
+    const int64_t piece = std::min(most, run.count - done);
+    file.read(offset + run.in_chunk + done, to + run.in_box + done, piece);
+    if (arrived) {
+      arrived(run.in_box + done, piece);
+    }
+  }
+}
+
+bool are_long(const std::vector<Run>& runs) {
+  return runs.front().count >= kLongRun;
+}
+
+// Out of a chunk's slice of one row, which lies at `offset`; long runs are told of.
+int64_t read_slice(const PosixFile& file, int64_t offset, const std::vector<Run>& runs, char* to, TensorPool& buffers,
+                   const Decoded& arrived) {
+  if (are_long(runs)) {
     int64_t bytes = 0;
     for (const Run& run : runs) {
-      file.read(offset + run.in_chunk, to + run.in_box, run.count);
+      read_pieces(file, offset, to, run, arrived);
       bytes += run.count;
     }
     return bytes;
@@ -342,7 +360,7 @@ int64_t read_filtered(const ChunkPlace& place, const ArrayLayout& layout, std::s
   return place.bytes;
 }
 
-// Of the boxes of each row, but for what was told already of the only row.
+// Of the boxes of each row, but for what was told already of each.
 void tell_rest(const ArrayLayout& layout, size_t num_rows, std::span<const RowBox> boxes, std::vector<Run> told,
                const Arrived& arrived) {
   std::sort(told.begin(), told.end(), [](const Run& a, const Run& b) { return a.in_box < b.in_box; });
@@ -505,17 +523,13 @@ void for_each_chunk(const ArrayLayout& layout, int64_t row, const RowBox& box,
 }
 
 int64_t read_runs(const PosixFile& file, const ArrayLayout& layout, int64_t offset, const RowBox& box, char* to,
-                  int64_t piece_bytes, const std::function<void(int64_t, int64_t)>& arrived) {
+                  const Decoded& arrived) {
   const int64_t item = item_bytes(layout);
   const Shape corner(box.size.size(), 0);
   int64_t bytes = 0;
   for_each_run(box.size, {inner_dims(layout.shape), box.start}, {box.size, corner},
                [&](int64_t in_row, int64_t in_box, int64_t count) {
-                 for (int64_t done = 0; done < count * item; done += piece_bytes) {
-                   const int64_t piece = std::min(piece_bytes, count * item - done);
-                   file.read(offset + in_row * item + done, to + in_box * item + done, piece);
-                   arrived(in_box * item + done, piece);
-                 }
+                 read_pieces(file, offset, to, {in_row * item, in_box * item, count * item}, arrived);
                  bytes += count * item;
                });
   return bytes;
@@ -544,9 +558,14 @@ int64_t read_chunks(const RowFile& file, const PosixFile* opened, std::span<cons
       fail(str(place->file->path(), " holds a chunk of ", place->bytes, " bytes, its values have ",
                rows_per_chunk * slice_bytes));
     }
-    for (const RowRead& row : rows) {
-      const int64_t offset = place->offset + row.row % rows_per_chunk * slice_bytes;
-      bytes += read_slice(*place->file, offset, runs, static_cast<char*>(row.to), buffers);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const int64_t offset = place->offset + rows[i].row % rows_per_chunk * slice_bytes;
+      const auto tell = [&](int64_t first, int64_t count) { arrived(i, first, count); };
+      bytes += read_slice(*place->file, offset, runs, static_cast<char*>(rows[i].to), buffers,
+                          arrived ? Decoded(tell) : Decoded());
+    }
+    if (are_long(runs)) {
+      told.insert(told.end(), runs.begin(), runs.end());
     }
   }
   if (arrived) {

@@ -10,6 +10,7 @@
 #include "data/loading/tensor_pool.h"
 #include "data/reading/array_layout.h"
 #include "data/reading/box_runs.h"
+#include "data/reading/codecs.h"
 #include "data/reading/posix_file.h"
 #include "data/reading/row_reader.h"
 
@@ -61,10 +62,10 @@ struct ChunkOverlap {
 void for_each_chunk(const ArrayLayout& layout, int64_t row, const RowBox& box,
                     const std::function<void(size_t, const ChunkOverlap&)>& visit);
 
-/// Reads the box of the row whose bytes begin at `offset`, in pieces of at most `piece_bytes`, of each of which
-/// `arrived(first byte, number)` is told. Returns the bytes read.
+/// Reads the box of the row whose bytes begin at `offset`, in pieces that stay in the cache until `arrived(first byte,
+/// number)` is told of them; at once where it is empty. Returns the bytes read.
 int64_t read_runs(const PosixFile& file, const ArrayLayout& layout, int64_t offset, const RowBox& box, char* to,
-                  int64_t piece_bytes, const std::function<void(int64_t, int64_t)>& arrived);
+                  const Decoded& arrived);
 
 /// Reads the boxes of rows of one file that lie in the same chunks, of which each is read (and decoded) once. `opened`
 /// is the file, but of kChunkFiles null. Returns the bytes read. Error(kBadData) names the chunk's place; what

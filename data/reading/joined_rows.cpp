@@ -137,13 +137,10 @@ class JoinedRowReader : public RowReader {
           std::find_if(rest.begin(), rest.end(), [&](const RowRead& row) { return row.file != rest.front().file; });
       const auto count = is_alike_ ? rest.size() : static_cast<size_t>(other - rest.begin());
       const int64_t file = count > 0 ? rest.front().file : 0;
+      const auto tell = [&](size_t read, int64_t begin, int64_t bytes) { arrived(first + read, begin, bytes); };
       for (size_t array = 0; array < readers_.size(); ++array) {
         read_array(array, files_[static_cast<size_t>(file)].layout, rest.first(count), boxes,
-                   [&](size_t read, int64_t begin, int64_t bytes) {
-                     if (arrived) {
-                       arrived(first + read, begin, bytes);
-                     }
-                   });
+                   arrived ? Arrived(tell) : Arrived());
       }
       first += std::max<size_t>(count, 1);
     }
@@ -182,7 +179,9 @@ class JoinedRowReader : public RowReader {
       for (size_t p = 0; p < pieces.size(); ++p) {
         const auto* from = static_cast<const char*>(reads[i].to) + in_array[p].at * item;
         unpack_planes(from, field.type, array, pieces[p], rows[i].to);
-        arrived(i, pieces[p].box.at * item_of_field, pieces[p].box.num_values() * item_of_field);
+        if (arrived) {
+          arrived(i, pieces[p].box.at * item_of_field, pieces[p].box.num_values() * item_of_field);
+        }
       }
     }
   }

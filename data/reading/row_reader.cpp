@@ -17,9 +17,6 @@ namespace {
 
 using Storage = ArrayLayout::Storage;
 
-// Small enough to be in the second level cache when it is normalized, large enough to cost nothing by its number.
-constexpr int64_t kReadPieceBytes = int64_t{1} << 18;
-
 // Where the bytes of a row begin in the file, if they lie together there; else -1.
 int64_t row_offset(const ArrayLayout& layout, int64_t row) {
   if (layout.storage == Storage::kContiguous) {
@@ -109,12 +106,9 @@ void DirectRowReader::read(std::span<const RowRead> rows, std::span<const RowBox
       const int64_t offset = row_offset(where.layout, row.row);
       if (offset >= 0) {
         for (const RowBox& box : boxes) {
+          const auto tell = [&](int64_t first, int64_t count) { arrived(i, box.at * item + first, count); };
           bytes_read_ += read_runs(*file, where.layout, offset, box, static_cast<char*>(row.to) + box.at * item,
-                                   kReadPieceBytes, [&](int64_t first, int64_t count) {
-                                     if (arrived) {
-                                       arrived(i, box.at * item + first, count);
-                                     }
-                                   });
+                                   arrived ? Decoded(tell) : Decoded());
         }
         ++i;
         continue;

@@ -442,11 +442,8 @@ std::vector<RowSource::Repeat> RowSource::read_once(std::span<const RowRead> row
       unique.push_back(rows[i]);
     }
   }
-  reader_->read(unique, {&box, 1}, [&](size_t read, int64_t first, int64_t count) {
-    if (arrived) {
-      arrived(numbers[read], first, count);
-    }
-  });
+  const auto tell = [&](size_t read, int64_t first, int64_t count) { arrived(numbers[read], first, count); };
+  reader_->read(unique, {&box, 1}, arrived ? Arrived(tell) : Arrived());
   return repeats;
 }
 

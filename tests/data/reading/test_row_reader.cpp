@@ -147,14 +147,15 @@ TEST_CASE("row reader: chunks of any shape give the rows of the array") {
 
 TEST_CASE("row reader: it tells of each byte of the boxes once, in their final place") {
   const testing::ScratchFolder folder;
-  const Shape shape = {4, 3, 20'000};
+  const Shape shape = {4, 3, 50'000};
   const auto values = counted(num_elements(shape));
-  const std::vector<std::vector<RowBox>> wanted = {{{{0, 0}, {3, 20'000}, 0}},
-                                                   {{{1, 0}, {2, 20'000}, 5}},
+  const std::vector<std::vector<RowBox>> wanted = {{{{0, 0}, {3, 50'000}, 0}},
+                                                   {{{1, 0}, {2, 50'000}, 5}},
                                                    {{{0, 7}, {3, 11'000}, 0}},
-                                                   {{{2, 0}, {1, 20'000}, 0}, {{0, 5}, {1, 9'000}, 20'000}},
-                                                   {{{1, 3}, {1, 5}, 0}, {{0, 0}, {1, 20'000}, 9}}};
-  for (const Shape& chunk : {Shape{1, 3, 20'000}, {1, 1, 20'000}, {2, 3, 20'000}, {1, 2, 20'000}, {1, 1, 16'000}}) {
+                                                   {{{2, 0}, {1, 50'000}, 0}, {{0, 5}, {1, 9'000}, 50'000}},
+                                                   {{{1, 3}, {1, 5}, 0}, {{0, 0}, {1, 50'000}, 9}}};
+  for (const Shape& chunk :
+       {Shape{1, 3, 50'000}, {1, 1, 50'000}, {2, 3, 50'000}, {1, 2, 50'000}, {2, 2, 50'000}, {1, 1, 16'000}}) {
     const RowFile plain = write_chunked(folder.file("plain"), values, shape, chunk);
     for (const RowFile& file : {plain, with_blosc(plain, folder.file("blosc"), 1 << 14)}) {
       DirectRowReader reader({file});
@@ -162,7 +163,7 @@ TEST_CASE("row reader: it tells of each byte of the boxes once, in their final p
         CAPTURE(chunk[0]);
         CAPTURE(chunk[1]);
         CAPTURE(boxes.size());
-        std::vector<std::vector<float>> got(4, std::vector<float>(60'000, -1.0f)), expected = got;
+        std::vector<std::vector<float>> got(4, std::vector<float>(150'000, -1.0f)), expected = got;
         std::vector<RowRead> rows;
         for (int64_t row = 0; row < 4; ++row) {
           rows.push_back({0, row, got[static_cast<size_t>(row)].data()});
@@ -170,7 +171,7 @@ TEST_CASE("row reader: it tells of each byte of the boxes once, in their final p
             for (int64_t i = 0; i < box.num_values(); ++i) {
               const int64_t j = box.start[0] + i / box.size[1], k = box.start[1] + i % box.size[1];
               expected[static_cast<size_t>(row)][static_cast<size_t>(box.at + i)] =
-                  2.0f * values[static_cast<size_t>((row * 3 + j) * 20'000 + k)];
+                  2.0f * values[static_cast<size_t>((row * 3 + j) * 50'000 + k)];
             }
           }
         }
