@@ -3,8 +3,10 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
+#include <sys/mman.h>
 
 #include <algorithm>
+#include <cstdint>
 
 #include "data/reading/box_runs.h"
 
@@ -13,6 +15,20 @@ namespace vit_hybrid::data {
 namespace {
 
 constexpr int64_t kMostFree = 8;  // buffers that fit nothing at the moment, such as those of a smaller last batch
+
+// Fewer page faults when it is filled first, and fewer misses of translations after. Where the system has no large
+// pages, or gives none, it stays as it is.
+void ask_for_large_pages(const at::Tensor& buffer) {
+#if defined(MADV_HUGEPAGE)
+  constexpr uintptr_t kLargePage = uintptr_t{1} << 21;
+  const auto address = reinterpret_cast<uintptr_t>(buffer.data_ptr());
+  const uintptr_t begin = (address + kLargePage - 1) & ~(kLargePage - 1),
+                  end = (address + buffer.nbytes()) & ~(kLargePage - 1);
+  if (begin < end) {
+    ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+  }
+#endif
+}
 
 }  // namespace
 
@@ -54,7 +70,9 @@ at::Tensor TensorPool::find_or_make(int64_t bytes) {
   if (std::count_if(buffers_.begin(), buffers_.end(), is_free) >= kMostFree) {
     std::erase_if(buffers_, is_free);
   }
-  return buffers_.emplace_back(at::empty({bytes}, at::kByte));
+  buffers_.push_back(at::empty({bytes}, at::kByte));
+  ask_for_large_pages(buffers_.back());
+  return buffers_.back();
 }
 
 }  // namespace vit_hybrid::data
