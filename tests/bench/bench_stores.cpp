@@ -3,14 +3,14 @@
 //   bench_stores DATA CHANNELS [ROUNDS]
 //
 // reads all states of DATA, each once, in the order of time, by one and by two threads: as rows (where values go to a
-// buffer), and as normalised samples of a loader. Where a Zarr store's arrays have one codec (Blosc, Zstandard, zlib
+// buffer), and as normalised samples of a loader. Where a Zarr store's array has one codec (Blosc, Zstandard, zlib
 // or gzip), `library` is what the library that this program is linked with makes of the same chunks, already in
-// memory. One line a way: its name, GB/s (median of ROUNDS, 5). The ways take turns, round by round; `rows/library` and
-// `samples/library` are medians of the rounds' ratios of speeds, by the clock and by the processor's time, which
-// other programs on the machine disturb less. On several ranks these are one replica, whose tensor ranks share the
-// reading of each sample without reading ahead: as they do it, and with one of them reading all. GB/s of samples that
-// all ranks have then, and each rank's processor time in reading.
-// compare_stores.py sets them beside pread, numcodecs, and zarr-python with a DataLoader.
+// memory; where the only array is stored as it is, `pread` is its reading alone. One line a way: its name, GB/s (median
+// of ROUNDS, 5), by the clock and by the processor's time, which other programs on the machine disturb less. The ways
+// take turns, round by round; `rows/library` and its like are medians of the rounds' ratios of speeds. On several ranks
+// these are one replica, whose tensor ranks share the reading of each sample without reading ahead: as they do it, and
+// with one of them reading all. GB/s of samples that all ranks have then, and each rank's processor time in reading.
+// compare_stores.py sets them beside zarr-python with a DataLoader.
 #include <ATen/ops/empty.h>
 #include <blosc.h>
 #include <libdeflate.h>
@@ -83,7 +83,8 @@ void print_ratio(const std::string& name, double size, const std::vector<double>
   print_value(name, median(ratios));
 }
 
-void measure(std::vector<Way> ways, int num_threads, int rounds) {
+// The last one is what others are set beside, where `has_roof`.
+void measure(std::vector<Way> ways, bool has_roof, int num_threads, int rounds) {
   for (int round = 0; round <= rounds; ++round) {
     for (Way& way : ways) {
       const double before = processor_seconds();
@@ -98,13 +99,15 @@ void measure(std::vector<Way> ways, int num_threads, int rounds) {
   const std::string threads = str(", ", counted(static_cast<size_t>(num_threads), "thread"));
   for (const Way& way : ways) {
     print_value(way.name + threads, way.bytes / median(way.seconds) / 1e9);
+    print_value(way.name + ", processor" + threads, way.bytes / median(way.processor_seconds) / 1e9);
   }
-  const Way& library = ways.back();
+  const Way& roof = ways.back();
   for (const Way& way : ways) {
-    if (library.name == "library" && &way != &library) {
-      const double size = way.bytes / library.bytes;
-      print_ratio(way.name + "/library" + threads, size, way.seconds, library.seconds);
-      print_ratio(way.name + "/library, processor" + threads, size, way.processor_seconds, library.processor_seconds);
+    if (has_roof && &way != &roof) {
+      const double size = way.bytes / roof.bytes;
+      const std::string name = str(way.name, "/", roof.name);
+      print_ratio(name + threads, size, way.seconds, roof.seconds);
+      print_ratio(name + ", processor" + threads, size, way.processor_seconds, roof.processor_seconds);
     }
   }
 }
@@ -185,8 +188,7 @@ size_t by_libdeflate(const std::string& stored, char* to, size_t space) {
 }
 
 Decode library_of(const ArrayLayout& array) {
-  if (array.storage != ArrayLayout::Storage::kChunkFiles || !array.chunk_files.shard.empty() ||
-      array.filters.size() != 1) {
+  if (array.filters.size() != 1) {
     return nullptr;
   }
   switch (static_cast<ChunkFilter>(array.filters.front())) {
@@ -201,34 +203,68 @@ Decode library_of(const ArrayLayout& array) {
   }
 }
 
-// Of all chunks of the first file's only array, in the order of their names.
-std::optional<Way> library_way(const RowFile& file) {
-  const auto arrays = file.layout.stored_arrays();
-  const Decode decode = arrays.size() == 1 ? library_of(*arrays.front()) : nullptr;
-  if (decode == nullptr) {
-    return std::nullopt;
-  }
-  const ArrayLayout& array = *arrays.front();
-  std::vector<std::string> chunks;
+std::vector<std::string> chunk_files(const RowFile& file, const ArrayLayout& array) {
+  std::vector<std::string> paths;
   for (const auto& entry :
        std::filesystem::recursive_directory_iterator(str(file.path, "/", array.chunk_files.prefix))) {
     const char first = entry.path().filename().string().front();
     if (entry.is_regular_file() && first >= '0' && first <= '9') {
-      const PosixFile chunk(entry.path().string(), PosixFile::Access::kRead);
-      chunks.emplace_back(static_cast<size_t>(chunk.size()), '\0');
-      chunk.read(0, chunks.back().data(), chunk.size());
+      paths.push_back(entry.path().string());
     }
   }
-  const int64_t space = num_elements(array.chunk) * static_cast<int64_t>(c10::elementSize(array.type));
+  return paths;
+}
+
+Way library_way(const std::vector<std::string>& paths, Decode decode, int64_t space) {
+  std::vector<std::string> chunks;
+  for (const std::string& path : paths) {
+    const PosixFile chunk(path, PosixFile::Access::kRead);
+    chunks.emplace_back(static_cast<size_t>(chunk.size()), '\0');
+    chunk.read(0, chunks.back().data(), chunk.size());
+  }
   const auto count = static_cast<int64_t>(chunks.size());
-  return Way{"library", static_cast<double>(count * space),
-             [chunks = std::move(chunks), count, space, decode, buffers = buffers_of(space)](int num_threads) {
-               share(num_threads, count, [&](size_t thread, int64_t number) {
-                 const size_t size = decode(chunks[static_cast<size_t>(number)],
-                                            static_cast<char*>(buffers[thread].data_ptr()), static_cast<size_t>(space));
-                 VH_ASSERT(size == static_cast<size_t>(space), "a chunk is whole");
-               });
-             }};
+  return {"library", static_cast<double>(count * space),
+          [chunks = std::move(chunks), count, space, decode, buffers = buffers_of(space)](int num_threads) {
+            share(num_threads, count, [&](size_t thread, int64_t number) {
+              const size_t size = decode(chunks[static_cast<size_t>(number)],
+                                         static_cast<char*>(buffers[thread].data_ptr()), static_cast<size_t>(space));
+              VH_ASSERT(size == static_cast<size_t>(space), "a chunk is whole");
+            });
+          }};
+}
+
+// `count` pieces of `bytes` each: of files of their own, or of one file from `offset` on.
+Way pread_way(std::vector<std::string> paths, int64_t offset, int64_t count, int64_t bytes) {
+  return {"pread", static_cast<double>(count * bytes),
+          [paths = std::move(paths), offset, count, bytes, buffers = buffers_of(bytes)](int num_threads) {
+            share(num_threads, count, [&](size_t thread, int64_t number) {
+              const bool is_one = paths.size() == 1;
+              const PosixFile file(paths[is_one ? 0 : static_cast<size_t>(number)], PosixFile::Access::kRead);
+              file.read(is_one ? offset + number * bytes : 0, buffers[thread].data_ptr(), bytes);
+            });
+          }};
+}
+
+// Of the first file's only array, in the order of its chunks' names.
+std::optional<Way> roof_of(const RowFile& file) {
+  const auto arrays = file.layout.stored_arrays();
+  const ArrayLayout& array = *arrays.front();
+  if (arrays.size() > 1) {
+    return std::nullopt;
+  }
+  if (array.storage == ArrayLayout::Storage::kContiguous) {
+    return pread_way({file.path_of(array)}, array.offset, array.num_rows(), array.row_bytes());
+  }
+  if (array.storage != ArrayLayout::Storage::kChunkFiles || !array.chunk_files.shard.empty()) {
+    return std::nullopt;
+  }
+  std::vector<std::string> paths = chunk_files(file, array);
+  const int64_t space = num_elements(array.chunk) * static_cast<int64_t>(c10::elementSize(array.type));
+  if (array.filters.empty()) {
+    return pread_way(paths, 0, std::ssize(paths), space);
+  }
+  const Decode decode = library_of(array);
+  return decode == nullptr ? std::nullopt : std::optional(library_way(paths, decode, space));
 }
 
 // Notes the processor's time of reading, and may say that nothing can be shared.
@@ -312,11 +348,12 @@ int main(int argc, char** argv) {
       measure_shared(session.world(), dataset, true, rounds);
     }
     std::vector<Way> ways = {rows_of(source), samples_of(dataset)};
-    if (auto library = library_way(source.files().front())) {
-      ways.push_back(std::move(*library));
+    auto roof = roof_of(source.files().front());
+    if (roof) {
+      ways.push_back(std::move(*roof));
     }
     for (int threads = 1; session.world().size() == 1 && threads <= kMostThreads; ++threads) {
-      measure(ways, threads, rounds);
+      measure(ways, roof.has_value(), threads, rounds);
     }
   }
   session.finalize();

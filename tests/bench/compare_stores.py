@@ -1,27 +1,30 @@
 #!/usr/bin/env python3
-"""Reading of Zarr stores and NetCDF-4 files beside pread, the codecs' libraries, and zarr-python with a DataLoader.
+"""Reading of Zarr stores and NetCDF-4 files beside pread, the codecs' libraries, and zarr-python with a PyTorch DataLoader.
 
-    tests/bench/compare_stores.py build/release/bin/bench_stores /dev/shm/stores [--times 24] [--rounds 5]
+    tests/bench/compare_stores.py build/release/bin/bench_stores stores [--times 24] [--rounds 5]
 
-(optional; needs zarr 3, numcodecs, netCDF4 and torch). Makes stores of a variable of four levels on 721 x 1440, a chunk a
-time, and reads all of each, in the page cache: GB/s of values. `files` is open, pread and close of each chunk's file (of
-NetCDF pread of the variable's bytes); `codec` is numcodecs' decoding of all chunks that are in memory, in as many threads,
-`library` that of the library which the program is linked with; `zarr` is zarr-python in a DataLoader of as many workers,
-normalising. Medians of `--rounds` passes. `rows/lib` and `samples/lib` are by processor time, measured in turns (bench_stores).
+(optional; needs zarr 3, numcodecs, netCDF4, numpy and torch). Makes stores of a variable of four levels on 721 x 1440, a chunk
+a time, in the folder `stores`, and reads all of each, in the page cache, by one and two threads: GB/s of values, medians of
+rounds in which bench_stores (what `roof`, `rows` and `samples` are) and the DataLoader of as many persistent workers take
+turns. `roof` is pread of raw data, else what the codec's library makes of chunks in memory; `zarr` is zarr-python in the
+DataLoader, normalising. The ratios are medians of those of the rounds, by the clock and (cpu) by the processor's time, of the
+DataLoader its workers'.
 """
 import argparse
-import concurrent.futures
 import os
 import pathlib
 import statistics
 import subprocess
 import time
 
-import netCDF4
-import numcodecs
-import numpy
-import torch
-import zarr
+try:
+    import netCDF4
+    import numcodecs
+    import numpy
+    import torch
+    import zarr
+except ImportError as error:
+    raise SystemExit(f"compare_stores: Python has no {error.name}; needed are zarr 3, numcodecs, netCDF4, numpy and torch")
 
 HEIGHT, WIDTH, LEVELS = 721, 1440, [50, 500, 850, 1000]
 CODECS = {"raw": None, "blosc-lz4": numcodecs.Blosc("lz4", 5, numcodecs.Blosc.SHUFFLE),
@@ -38,29 +41,29 @@ def fields(times):
                             random.standard_normal((HEIGHT, WIDTH))).astype("f4") for k in range(len(LEVELS))])
 
 
-def make(folder, times):
+def make(folder, name, times):
     coordinates = {"time": (numpy.arange(times) * 6, "hours since 2000-01-01"), "level": (numpy.array(LEVELS), "hPa"),
                    "latitude": (numpy.linspace(90, -90, HEIGHT), "degrees_north"), "longitude": (numpy.arange(WIDTH) * 0.25, "degrees_east")}
-    arrays = {}
-    for name, codec in CODECS.items():
-        group = zarr.open_group(folder / name, mode="w", zarr_format=2)
-        for coordinate, (values, units) in coordinates.items():
-            made = group.create_array(coordinate, data=values, compressors=None)
-            made.attrs.update(units=units, _ARRAY_DIMENSIONS=[coordinate])
-        arrays[name] = group.create_array("geopotential", shape=(times, len(LEVELS), HEIGHT, WIDTH), dtype="f4",
-                                          chunks=(1, len(LEVELS), HEIGHT, WIDTH), compressors=codec, fill_value=numpy.nan)
-        arrays[name].attrs["_ARRAY_DIMENSIONS"] = list(coordinates)
-    (folder / "netcdf").mkdir(exist_ok=True)
-    with netCDF4.Dataset(folder / "netcdf/2000.nc", "w") as file:
-        for coordinate, (values, units) in coordinates.items():
-            file.createDimension(coordinate, len(values))
-            file.createVariable(coordinate, "f8", (coordinate,)).units = units
-            file[coordinate][:] = values
-        netcdf = file.createVariable("geopotential", "f4", tuple(coordinates))
-        for i, values in enumerate(fields(times)):
-            netcdf[i] = values
-            for array in arrays.values():
+    if name == "netcdf":
+        folder.mkdir(exist_ok=True)
+        with netCDF4.Dataset(folder / "2000.nc", "w") as file:
+            for coordinate, (values, units) in coordinates.items():
+                file.createDimension(coordinate, len(values))
+                file.createVariable(coordinate, "f8", (coordinate,)).units = units
+                file[coordinate][:] = values
+            array = file.createVariable("geopotential", "f4", tuple(coordinates))
+            for i, values in enumerate(fields(times)):
                 array[i] = values
+        return
+    group = zarr.open_group(folder, mode="w", zarr_format=2)
+    for coordinate, (values, units) in coordinates.items():
+        made = group.create_array(coordinate, data=values, compressors=None)
+        made.attrs.update(units=units, _ARRAY_DIMENSIONS=[coordinate])
+    array = group.create_array("geopotential", shape=(times, len(LEVELS), HEIGHT, WIDTH), dtype="f4",
+                               chunks=(1, len(LEVELS), HEIGHT, WIDTH), compressors=CODECS[name], fill_value=numpy.nan)
+    array.attrs["_ARRAY_DIMENSIONS"] = list(coordinates)
+    for i, values in enumerate(fields(times)):
+        array[i] = values
 
 
 class Fields(torch.utils.data.Dataset):
@@ -78,28 +81,26 @@ class Fields(torch.utils.data.Dataset):
         return torch.from_numpy((self.array[index] - self.mean) / self.std)
 
 
-def rate(size, rounds, function):
-    seconds = []
-    for _ in range(rounds + 1):
-        begin = time.perf_counter()
-        function()
-        seconds.append(time.perf_counter() - begin)
-    return size / statistics.median(seconds[1:]) / 1e9
+def worker_seconds(loader):
+    seconds = 0.0
+    for worker in loader._iterator._workers:
+        fields = pathlib.Path(f"/proc/{worker.pid}/stat").read_text().rpartition(")")[2].split()
+        seconds += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return seconds
 
 
-def read_file(path, buffer):
-    descriptor = os.open(path, os.O_RDONLY)
-    os.preadv(descriptor, [buffer], 0)
-    os.close(descriptor)
-
-
-def shared(threads, function, items):
-    if threads == 1:
-        for item in items:
-            function(item)
-    else:
-        with concurrent.futures.ThreadPoolExecutor(threads) as pool:
-            list(pool.map(function, items))
+def one_round(program, store, loaders, size):
+    done = subprocess.run([program, store, CHANNELS, "1"], capture_output=True, text=True, check=True)
+    figures = {line[:40].strip().replace("library", "roof").replace("pread", "roof"): float(line[40:]) for line in done.stdout.splitlines()}
+    for label, loader in loaders.items():
+        processor, begin = worker_seconds(loader), time.perf_counter()
+        for _ in loader:
+            pass
+        figures[f"zarr, {label}"] = size / (time.perf_counter() - begin) / 1e9
+        figures[f"zarr, processor, {label}"] = size / (worker_seconds(loader) - processor) / 1e9
+        for by in ("", "processor, "):
+            figures[f"samples/zarr, {by}{label}"] = figures[f"samples, {by}{label}"] / figures[f"zarr, {by}{label}"]
+    return figures
 
 
 def main():
@@ -110,51 +111,24 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
-    make(options.folder, options.times)
-    numcodecs.blosc.use_threads = False
-    row = len(LEVELS) * HEIGHT * WIDTH * 4
-    size = row * options.times
-    print(f"{'GB/s of values':<12} {'threads':>7} {'stored':>7} {'files':>8} {'codec':>8} {'library':>8} {'zarr':>8} {'rows':>8} {'samples':>8} "
-          f"{'rows/lib':>8} {'samples/lib':>11}")
+    size = len(LEVELS) * HEIGHT * WIDTH * 4 * options.times
+    columns = ("roof", "rows", "samples", "zarr", "rows/roof", "rows/roof, processor", "samples/roof", "samples/roof, processor",
+               "samples/zarr", "samples/zarr, processor")
+    print(f"{'GB/s of values':<14} {'threads':>7} {'stored':>7}", *(f"{column.replace(', processor', ' cpu'):>16}" for column in columns))
     for name in (*CODECS, "netcdf"):
-        done = subprocess.run([options.program, options.folder / name, CHANNELS, str(options.rounds)], capture_output=True, text=True, check=True)
-        ours = {line[:40].strip(): float(line[40:]) for line in done.stdout.splitlines()}
-        is_netcdf = name == "netcdf"
-        chunks = [options.folder / "netcdf/2000.nc"] if is_netcdf else sorted((options.folder / name / "geopotential").glob("[0-9]*"))
-        stored = sum(path.stat().st_size for path in chunks)
-        buffers = {}
-        in_memory = [path.read_bytes() for path in chunks] if CODECS.get(name) else []
-        out = {}
-
-        def read_one(path):
-            import threading
-            buffer = buffers.setdefault(threading.get_ident(), bytearray(row))
-            if not is_netcdf:
-                return read_file(path, buffer)
-            descriptor = os.open(path, os.O_RDONLY)
-            for i in range(options.times):
-                os.preadv(descriptor, [buffer], i * row)
-            os.close(descriptor)
-
-        def decode_one(data):
-            import threading
-            CODECS[name].decode(data, out.setdefault(threading.get_ident(), numpy.empty(row, "u1")))
-
-        for threads in (1, 2):
-            files = rate(size, options.rounds, lambda: shared(threads, read_one, chunks)) if not (is_netcdf and threads > 1) else float("nan")
-            codec = rate(size, options.rounds, lambda: shared(threads, decode_one, in_memory)) if in_memory else float("nan")
-            theirs = float("nan")
-            if not is_netcdf:
-                loader = torch.utils.data.DataLoader(Fields(options.folder / name / "geopotential"), batch_size=None, num_workers=threads,
-                                                     prefetch_factor=2, persistent_workers=True)
-                theirs = rate(size, options.rounds, lambda: [None for _ in loader])
-                del loader
-            label = f"{threads} thread{'s' if threads > 1 else ''}"
-            print(f"{name:<12} {threads:>7} {stored / size:>7.2f} {files:>8.2f} {codec:>8.2f} "
-                  f"{ours.get('library, ' + label, float('nan')):>8.2f} {theirs:>8.2f} "
-                  f"{ours['rows, ' + label]:>8.2f} {ours['samples, ' + label]:>8.2f} "
-                  f"{ours.get('rows/library, processor, ' + label, float('nan')):>8.2f} "
-                  f"{ours.get('samples/library, processor, ' + label, float('nan')):>11.2f}", flush=True)
+        make(options.folder / name, name, options.times)  # files just written are read fastest
+        variable = options.folder / name / "geopotential"
+        loaders = {} if name == "netcdf" else {
+            label: torch.utils.data.DataLoader(Fields(variable), batch_size=None, num_workers=workers, prefetch_factor=2, persistent_workers=True)
+            for workers, label in ((1, "1 thread"), (2, "2 threads"))}
+        for loader in loaders.values():  # its workers start
+            for _ in loader:
+                pass
+        rounds = [one_round(options.program, options.folder / name, loaders, size) for _ in range(options.rounds)]
+        stored = sum(path.stat().st_size for path in (variable.glob("[0-9]*") if loaders else (options.folder / "netcdf").glob("*")))
+        for label in ("1 thread", "2 threads"):
+            medians = (statistics.median(figures.get(f"{column}, {label}", float("nan")) for figures in rounds) for column in columns)
+            print(f"{name:<14} {label[0]:>7} {stored / size:>7.2f}", *(f"{value:>16.2f}" for value in medians), flush=True)
 
 
 main()
