@@ -5,6 +5,7 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <string_view>
@@ -196,14 +197,27 @@ class Search {
     }
   }
 
-  void require_own_names() const {
+  Names unknown_own_names() const {
+    Names unknown;
     for (const auto& [mine, theirs] : own_names_) {
       if (!is_there(theirs)) {
-        throw Error(ErrorClass::kBadData,
-                    str(where_, " has no variable '", shown(theirs), "', which --variables calls ", shown(mine)),
-                    variables_text(variables_));
+        unknown.push_back(theirs);
       }
     }
+    return unknown;
+  }
+
+  [[noreturn]] void refuse_own_name(const std::string& name) const {
+    const auto pair =
+        std::find_if(own_names_.begin(), own_names_.end(), [&](const auto& p) { return p.second == name; });
+    VH_ASSERT(pair != own_names_.end(), name);
+    Names all;
+    std::transform(variables_.begin(), variables_.end(), std::back_inserter(all),
+                   [](const FieldVariable& variable) { return variable.name; });
+    throw Error(
+        ErrorClass::kBadData,
+        str(where_, " has no variable '", shown(name), "', which --variables calls ", shown(pair->first)),
+        str(all.empty() ? "" : str("nearest is '", shown(nearest_word(name, all)), "'; "), variables_text(variables_)));
   }
 
   // All channels of one entry of the list: "u10", "z500", "z:500:850".
@@ -396,7 +410,7 @@ class Search {
     throw Error(ErrorClass::kBadData, what,
                 all.empty() ? str("none of its arrays is one: ", kStaticHint)
                             : str(nearest_text(name, all), "; ", variables_text(variables_),
-                                  "; --variables NAME=... gives a variable a name"));
+                                  "; --variables NAME=... gives a variable a name, --static-data names another file"));
   }
 
   std::span<const FieldVariable> variables_;
@@ -456,8 +470,8 @@ std::vector<ChannelPlace> find_channels(const std::string& channels, const Field
                                         std::span<const FieldVariable> variables, const std::string& where,
                                         MissingChannels missing) {
   const Search search(query, variables, where, missing);
-  if (missing == MissingChannels::kRefuse) {
-    search.require_own_names();
+  if (const Names unknown = search.unknown_own_names(); missing == MissingChannels::kRefuse && !unknown.empty()) {
+    search.refuse_own_name(unknown.front());
   }
   std::vector<ChannelPlace> found;
   for (const std::string& entry : split_channels(channels)) {
@@ -481,10 +495,16 @@ std::vector<ChannelPlace> find_channels(const std::string& channels, const Field
       found.push_back(std::move(place));
     }
   }
-  if (std::all_of(found.begin(), found.end(), [](const ChannelPlace& place) { return place.is_there; })) {
-    search.require_own_names();  // else what is not here may be that of another file
-  }
   return found;
+}
+
+std::vector<std::string> unknown_own_names(const FieldQuery& query, std::span<const FieldVariable> variables) {
+  return Search(query, variables, "").unknown_own_names();
+}
+
+void refuse_own_name(const std::string& name, const FieldQuery& query, std::span<const FieldVariable> variables,
+                     const std::string& where) {
+  Search(query, variables, where).refuse_own_name(name);
 }
 
 size_t find_static_field(const std::string& name, const FieldQuery& query, std::span<const FieldVariable> variables,

@@ -22,8 +22,7 @@ struct FieldQuery {
   std::string channels = {};
   /// What variables are called here, where that is none of the usual names: "z=phi,t=temp".
   std::string variables = {};
-  /// Of which dates rows are taken (rows_of_dates()); empty: all.
-  std::string dates = {};
+  AskedDates dates = {};  ///< of which rows are taken
   /// The same as `channels` for files that have no `dataset`: those of a checkpoint.
   std::string channels_otherwise = {};
 };
@@ -70,11 +69,20 @@ enum class MissingChannels { kRefuse, kLeaveOut };
 
 /// The channels of a query among the variables of a file, `where`. A variable is known by its own name, that of
 /// FieldQuery::variables, or the names that ERA5 has for it (u10, 10u, 10m_u_component_of_wind; z, geopotential).
-/// Error(kBadData) for one that is not there, unless it may be missing, with the nearest names; for a name that means
-/// two; for two channels of one name. Error(kUsage) for a text that is no list of channels. Pure.
+/// Error(kBadData) for one that is not there, and for what FieldQuery::variables names and is not there, unless either
+/// may be missing, with the nearest names; for a name that means two; for two channels of one name. Error(kUsage) for a
+/// text that is no list of channels. Pure.
 std::vector<ChannelPlace> find_channels(const std::string& channels, const FieldQuery& query,
                                         std::span<const FieldVariable> variables, const std::string& where,
                                         MissingChannels missing = MissingChannels::kRefuse);
+
+/// Of the names in FieldQuery::variables those that none of the variables has. Error(kUsage) for a text that is no list
+/// of pairs. Pure.
+std::vector<std::string> unknown_own_names(const FieldQuery& query, std::span<const FieldVariable> variables);
+
+/// Error(kBadData), with the nearest of the variables: `where` has none of this name, one of unknown_own_names().
+[[noreturn]] void refuse_own_name(const std::string& name, const FieldQuery& query,
+                                  std::span<const FieldVariable> variables, const std::string& where);
 
 /// The number of the variable that holds the static field `name`, by the same names; among `variables`, of which only
 /// those without levels can be meant. The geopotential (height) of the surface may be asked for, and found, as z too.

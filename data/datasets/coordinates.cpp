@@ -23,8 +23,9 @@ namespace vit_hybrid::data {
 
 namespace {
 
-constexpr double kSamePoint = 1e-4;  // degrees
-constexpr double kNoArea = 1e-9;     // sum of the cosines of rows at the poles, which rounding leaves
+constexpr double kSamePoint = 1e-4;          // degrees
+constexpr double kNoArea = 1e-9;             // sum of the cosines of rows at the poles, which rounding leaves
+constexpr double kIntervalTolerance = 0.25;  // months differ by less, a row that is missing makes more
 
 // In radians, of a grid whose latitudes are not known.
 double row_latitude(int64_t row, int64_t height) {
@@ -325,8 +326,7 @@ void require_colours_last(const std::vector<int64_t>& shape, const std::string& 
 }
 
 bool is_same_interval(double interval, double expected) {
-  constexpr double kTolerance = 0.25;
-  return std::abs(interval - expected) <= kTolerance * expected;
+  return std::abs(interval - expected) <= kIntervalTolerance * expected;
 }
 
 namespace {
@@ -524,8 +524,9 @@ std::optional<std::array<double, 2>> seconds_of_date(const std::string& text, co
 
 }  // namespace
 
-Range rows_of_dates(const std::string& span, const std::vector<double>& times, const TimeAxis& axis,
+Range rows_of_dates(const AskedDates& dates, DateRows rows, const std::vector<double>& times, const TimeAxis& axis,
                     const std::string& where) {
+  const std::string& span = dates.span;
   if (axis.kind != TimeAxis::Kind::kDates) {
     throw Error(
         ErrorClass::kBadData, str(where, " has no dates, of which ", shown(span), " is to be taken"),
@@ -548,7 +549,33 @@ Range rows_of_dates(const std::string& span, const std::vector<double>& times, c
                [&](double time) { return axis.first + (time - times.front()) * scale < second - kRounding; }) -
            times.begin();
   };
-  return {row_from((*first)[0]), row_from((*last)[1])};
+  const auto reach = [&](const Lead& lead) {
+    const double seconds =
+        lead.hours > 0.0 ? lead.hours * kSecondsOfHour : static_cast<double>(lead.rows) * axis.interval;
+    return rows == DateRows::kOfSpan ? 0.0 : seconds * (1.0 + kIntervalTolerance);
+  };
+  return {row_from((*first)[0] - reach(dates.before)), row_from((*last)[1] + reach(dates.after))};
+}
+
+std::vector<int64_t> rows_at_dates(const std::vector<std::string>& dates, const StoredTimes& times,
+                                   const TimeAxis& axis, const std::string& where) {
+  constexpr double kRounding = 0.5;  // seconds
+  const std::vector<double> seconds = dates.empty() ? std::vector<double>() : seconds_of_times(times, axis);
+  std::vector<int64_t> rows;
+  for (const std::string& date : dates) {
+    const auto read = date_units("seconds since " + date, times.calendar);
+    if (!read) {
+      throw Error(ErrorClass::kBadData, str(where, " has '", shown(date), "', which is no date"),
+                  "dates are such as 2020-01-01T06:00:00");
+    }
+    const auto row = std::lower_bound(seconds.begin(), seconds.end(), read->base - kRounding);
+    if (row != seconds.end() && *row <= read->base + kRounding) {
+      rows.push_back(row - seconds.begin());
+    }
+  }
+  std::sort(rows.begin(), rows.end());
+  rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
+  return rows;
 }
 
 std::string lead_text(const Lead& lead) {

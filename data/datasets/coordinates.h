@@ -139,17 +139,31 @@ DayTime day_time(double seconds, const std::string& calendar);
 /// minutes to one of these: times that are kept as days of 32 bits are some minutes off.
 DayTime day_time(double seconds, const TimeAxis& axis);
 
-/// The rows whose dates lie in a span, both ends of it included: "2015", "2015-02/2016", "1990-01-01/1990-06-30". Of
-/// the ascending `times` of all rows as the file has them, `axis` their time_axis(). Error(kUsage) for a text that is
-/// none; Error(kBadData), naming `where`, for times that are no dates.
-Range rows_of_dates(const std::string& span, const std::vector<double>& times, const TimeAxis& axis,
-                    const std::string& where);
-
 /// How far the target of a pair lies behind its input.
 struct Lead {
   int64_t rows = 1;    ///< 0: not known, the hours are
   double hours = 0.0;  ///< 0: not known, the rows are
 };
+
+/// Dates that were asked for.
+struct AskedDates {
+  std::string span = {};      ///< "2015", "2015-02/2016", "1990-01-01/1990-06-30", both ends included; empty: all
+  Lead before = {.rows = 0};  ///< how far rows before them may be read, too: as states before the first start
+  Lead after = {.rows = 0};   ///< and rows behind them: as truths
+};
+
+enum class DateRows { kOfSpan, kWithReach };
+
+/// Of the ascending `times` of all rows as the file has them, `axis` their time_axis(), the rows whose dates lie in the
+/// span, kWithReach: and those beyond it that may be read, or some more. Error(kUsage) for a text that is no span;
+/// Error(kBadData), naming `where`, for times that are no dates.
+Range rows_of_dates(const AskedDates& dates, DateRows rows, const std::vector<double>& times, const TimeAxis& axis,
+                    const std::string& where);
+
+/// The rows that have one of the dates in ISO 8601 ("2020-01-01T06:00:00"), ascending, of times whose time_axis(), of
+/// dates, `axis` is; a date that none has is left out. Error(kBadData), naming `where`, for a text that is no date.
+std::vector<int64_t> rows_at_dates(const std::vector<std::string>& dates, const StoredTimes& times,
+                                   const TimeAxis& axis, const std::string& where);
 
 /// "4 rows (24 hours)", "1 row".
 std::string lead_text(const Lead& lead);

@@ -7,8 +7,10 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <utility>
 
+#include "data/datasets/field_share.h"
 #include "data/datasets/year_files.h"
 #include "data/hdf5/hdf5_layout.h"
 #include "data/zarr/zarr_fields.h"
@@ -55,6 +57,45 @@ void require_same(const ArrayLayout& first, const Grid& grid, const ArrayLayout&
                     grid_text(other.grid)),
                 "all channels have the same points in the same order");
   }
+}
+
+// Checks the arrays of a field, and says of it what they have together; the number of channels is known.
+void describe_together(ArrayLayout& field, const std::string& where) {
+  const ArrayLayout& first = field.arrays.front();
+  const auto extent = [](const ArrayLayout& array, DimKind kind) {
+    const auto dim = std::find(array.dims.begin(), array.dims.end(), kind);
+    return array.shape[static_cast<size_t>(dim - array.dims.begin())];
+  };
+  const auto points = [&](const ArrayLayout& array) {
+    return std::pair(extent(array, DimKind::kLatitude), extent(array, DimKind::kLongitude));
+  };
+  field.shape = {first.num_rows(), field.shape[1], points(first).first, points(first).second};
+  field.type = c10::isFloatingType(first.type) ? first.type : at::kFloat;
+  field.times = first.times;
+  field.chosen = first.chosen ? first.chosen : field.chosen;
+  std::vector<std::string> names;
+  std::set<int64_t> missing;
+  for (const ArrayLayout& array : field.arrays) {
+    require_same(first, field.grid, array, where);
+    if (points(array) != points(first)) {
+      throw Error(ErrorClass::kBadData,
+                  str(where, ": the variables ", first.name, " (", join(first.shape), ") and ", array.name, " (",
+                      join(array.shape), ") have other numbers of points"),
+                  "all channels have the same latitudes and longitudes");
+    }
+    if (array.type != first.type || !array.packing.is_identity()) {
+      field.type = at::kFloat;
+    }
+    if (array.usable) {
+      field.usable = common_part(field.usable.value_or(*array.usable), *array.usable);
+    }
+    field.grid = joined_grid(field.grid, array.grid);
+    names.push_back(array.name);
+    missing.insert(array.missing.begin(), array.missing.end());
+  }
+  field.name = join(names);
+  field.missing = {missing.begin(), missing.end()};
+  field.chunk = chunk_of_field(field.arrays, field.shape);
 }
 
 }  // namespace
@@ -164,39 +205,10 @@ ArrayLayout join_arrays(std::span<const ChannelPlace> channels, std::span<const 
       field.runs.push_back({array, static_cast<int64_t>(channel), place.plane, 1});
     }
   }
-  const ArrayLayout& first = field.arrays.front();
-  std::vector<std::string> array_names;
-  bool is_packed = false;
-  for (const ArrayLayout& array : field.arrays) {
-    require_same(first, field.grid, array, where);
-    is_packed = is_packed || array.type != first.type || !array.packing.is_identity();
-    field.grid = joined_grid(field.grid, array.grid);
-    array_names.push_back(array.name);
-  }
-  field.name = join(array_names);
-  field.type = is_packed || !c10::isFloatingType(first.type) ? at::kFloat : first.type;
-  field.times = first.times;
-  field.chosen = first.chosen;
-  field.file_bytes = first.file_bytes;
   field.attribute = join(names, ",");
-  const auto extent = [&](DimKind kind) {
-    const auto dim = std::find(first.dims.begin(), first.dims.end(), kind);
-    return first.shape[static_cast<size_t>(dim - first.dims.begin())];
-  };
-  field.shape = {first.num_rows(), std::ssize(channels), extent(DimKind::kLatitude), extent(DimKind::kLongitude)};
-  for (const ArrayLayout& array : field.arrays) {
-    for (size_t d = 0; d < array.dims.size(); ++d) {
-      const bool is_other = (array.dims[d] == DimKind::kLatitude && array.shape[d] != field.shape[2]) ||
-                            (array.dims[d] == DimKind::kLongitude && array.shape[d] != field.shape[3]);
-      if (is_other) {
-        throw Error(ErrorClass::kBadData,
-                    str(where, ": the variables ", first.name, " (", join(first.shape), ") and ", array.name, " (",
-                        join(array.shape), ") have other numbers of points"),
-                    "all channels have the same latitudes and longitudes");
-      }
-    }
-  }
-  field.chunk = chunk_of_field(field.arrays, field.shape);
+  field.shape = {0, std::ssize(channels), 0, 0};
+  describe_together(field, where);
+  field.file_bytes = field.arrays.front().file_bytes;
   return field;
 }
 
@@ -209,7 +221,9 @@ ArrayLayout inspect_channels(const std::string& channels, const FieldQuery& quer
                              const std::string& path, MissingChannels missing) {
   const std::vector<ChannelPlace> places = find_channels(channels, query, variables, path, missing);
   if (std::any_of(places.begin(), places.end(), [](const ChannelPlace& place) { return place.is_there; })) {
-    return join_arrays(places, variables, inspect, path);
+    ArrayLayout fields = join_arrays(places, variables, inspect, path);
+    fields.unknown = unknown_own_names(query, variables);
+    return fields;
   }
   const auto field = std::find_if(variables.begin(), variables.end(), [](const auto& v) { return !v.dims.empty(); });
   if (field == variables.end()) {
@@ -223,10 +237,12 @@ ArrayLayout inspect_channels(const std::string& channels, const FieldQuery& quer
   none.shape = {none.arrays.front().num_rows(), std::ssize(places), 0, 0};
   none.times = none.arrays.front().times;
   none.chosen = none.arrays.front().chosen;
+  none.usable = none.arrays.front().usable;
   none.file_bytes = none.arrays.front().file_bytes;
   std::vector<std::string> names;
   std::transform(places.begin(), places.end(), std::back_inserter(names), [](const auto& place) { return place.name; });
   none.attribute = join(names, ",");
+  none.unknown = unknown_own_names(query, variables);
   return none;
 }
 
@@ -249,22 +265,11 @@ void add_channels(RowFile& fields, const RowFile& more) {
   }
   std::sort(to.runs.begin(), to.runs.end(),
             [](const ChannelRun& a, const ChannelRun& b) { return a.channel < b.channel; });
-  const std::string where = str(fields.path, " and ", more.path);
   for (const ArrayLayout& array : more.layout.arrays) {
-    require_same(to.arrays.front(), to.grid, array, where);
     to.arrays.push_back(array);
     to.arrays.back().file = more.path;
   }
-  if (!std::equal(to.shape.begin() + 2, to.shape.end(), more.layout.shape.begin() + 2)) {
-    throw Error(ErrorClass::kBadData,
-                str(where, ": the variables have (", join(to.shape), ") and (", join(more.layout.shape),
-                    ") times, channels, latitudes and longitudes"),
-                "all channels have the same latitudes and longitudes");
-  }
-  to.name += ", " + more.layout.name;
-  to.type = to.type == more.layout.type ? to.type : at::kFloat;
-  to.grid = joined_grid(to.grid, more.layout.grid);
-  to.chunk = chunk_of_field(to.arrays, to.shape);
+  describe_together(to, str(fields.path, " and ", more.path));
 }
 
 // A file without some channel: another one may have it at other dates.
@@ -278,53 +283,137 @@ void add_channels(RowFile& fields, const RowFile& more) {
                      counted(of.layout.num_rows(), "time"))
                : "no dates";
   };
+  FieldQuery known = query;  // of whose own names the file has all
+  std::vector<std::string> own_names = names_in(query.variables);
+  for (const std::string& name : file.layout.unknown) {
+    std::erase_if(own_names, [&](const std::string& pair) { return pair.ends_with("=" + name); });
+  }
+  known.variables = join(own_names, ",");
   // What is said of the file alone, which may have the variable at other levels.
   const auto hint_of_one = [&](const std::string& name) -> std::string {
     try {
-      inspect_fields(file.path, query);
+      inspect_fields(file.path, known);
     } catch (const Error& error) {
       return error.message().ends_with("'" + name + "'") ? error.hint() + "; " : "";
     }
     return "";
   };
   for (int64_t channel = 0; channel < std::ssize(names); ++channel) {
-    const auto other = std::find_if(all.begin(), all.end(), [&](const RowFile& of) {
-      return of.layout.storage == ArrayLayout::Storage::kJoined && has(of, channel);
-    });
-    if (!has(file, channel) && other != all.end()) {
+    // The nearest ones before and behind it; another where neither is known.
+    const RowFile *before = nullptr, *behind = nullptr, *other = nullptr;
+    for (const RowFile& of : all) {
+      if (of.layout.storage != ArrayLayout::Storage::kJoined || !has(of, channel)) {
+        continue;
+      }
+      const TimeAxis &times = of.layout.times, &own = file.layout.times;
+      const bool have_dates = times.kind == TimeAxis::Kind::kDates && own.kind == times.kind;
+      if (have_dates && times.last < own.first) {
+        before = before == nullptr || before->layout.times.last < times.last ? &of : before;
+      } else if (have_dates && times.first > own.last) {
+        behind = behind == nullptr || behind->layout.times.first > times.first ? &of : behind;
+      } else {
+        other = other == nullptr ? &of : other;
+      }
+    }
+    const RowFile* const first = before != nullptr ? before : behind != nullptr ? behind : other;
+    if (!has(file, channel) && first != nullptr) {
       const std::string name = shown(names[static_cast<size_t>(channel)]);
-      throw Error(
-          ErrorClass::kBadData,
-          str(file.path, " has no channel '", name, "', and no file of the same times (", span(file), ") has it; ",
-              other->path_of(other->layout.array_of(channel)), " has it for others (", span(*other), ")"),
-          str(hint_of_one(name),
-              "files of different channels are taken together where their dates are the "
-              "same, row by row"));
+      const auto path = [&](const RowFile& of) { return of.path_of(of.layout.array_of(channel)); };
+      throw Error(ErrorClass::kBadData,
+                  str(file.path, " has no channel '", name, "', and no file of the same times (", span(file),
+                      ") has it; ", path(*first), " has it for others (", span(*first), ")",
+                      before == nullptr || behind == nullptr
+                          ? ""
+                          : str(", and the next one that has it is ", path(*behind), " (", span(*behind), ")")),
+                  str(hint_of_one(name),
+                      "files of different channels are taken together where their dates are the "
+                      "same, row by row"));
     }
   }
-  inspect_fields(file.path, query);  // throws, with the nearest names
+  inspect_fields(file.path, known);  // throws, with the nearest names
   VH_ASSERT(false, file.path);
 }
 
-ArrayLayout inspect_all_rows(const std::string& path, const FieldQuery& query, MissingChannels missing, bool is_whole) {
+using ReadTimes = std::function<StoredTimes(const std::string& variable)>;
+
+// A file none of whose rows may be read for the dates, described by its times alone; nothing where some may, or where
+// no variable has dates.
+std::optional<ArrayLayout> of_other_dates(const std::string& path, const AskedDates& dates,
+                                          std::span<const FieldVariable> variables, const ReadTimes& read) {
+  std::optional<ArrayLayout> other;
+  std::set<std::string> known;  // dims, which many variables have
+  for (const FieldVariable& variable : variables) {
+    const std::string dim = variable.dim_names.empty() ? "" : variable.dim_names.front();
+    if (variable.told.front() != DimKind::kTime || (!dim.empty() && !known.insert(dim).second)) {
+      continue;
+    }
+    const StoredTimes times = read(variable.name);
+    const TimeAxis axis = checked_time_axis(times, path);
+    if (axis.kind != TimeAxis::Kind::kDates) {
+      continue;
+    }
+    if (!rows_of_dates(dates, DateRows::kWithReach, times.values, axis, path).empty()) {
+      return std::nullopt;
+    }
+    other.emplace();
+    other->name = variable.name;
+    other->shape = {std::ssize(times.values)};
+    other->times = axis;
+    other->chosen = other->usable = Range{};
+  }
+  return other;
+}
+
+// What there is to read in a file, or in a store, which is kept open.
+struct Contents {
+  std::optional<ZarrFields> store = {};
+  bool has_dataset = false;  // FieldQuery::dataset, which is asked for
+  std::vector<FieldVariable> variables = {};
+};
+
+Contents contents_of(const std::string& path, const FieldQuery& query) {
+  Contents contents;
   if (is_zarr_store(path)) {
-    const std::string& channels = query.channels.empty() ? query.channels_otherwise : query.channels;
-    const ZarrFields fields(path);
-    const std::vector<FieldVariable> variables = fields.variables();
-    if (channels.empty()) {
+    contents.store.emplace(path);
+    contents.variables = contents.store->variables();
+    return contents;
+  }
+  contents.has_dataset = query.channels.empty() && has_hdf5_object(path, query.dataset);
+  contents.variables = contents.has_dataset ? std::vector<FieldVariable>() : hdf5_field_variables(path);
+  return contents;
+}
+
+ArrayLayout inspect_all_rows(const std::string& path, const FieldQuery& query, MissingChannels missing, bool is_whole) {
+  Contents contents;
+  try {
+    contents = contents_of(path, query);
+    FieldVariable dataset;
+    dataset.name = query.dataset;
+    dataset.told = {DimKind::kTime};
+    const std::span<const FieldVariable> variables =
+        contents.has_dataset ? std::span<const FieldVariable>(&dataset, 1) : contents.variables;
+    const ReadTimes read = [&](const std::string& name) {
+      return contents.store ? contents.store->times_of(name) : hdf5_times(path, name);
+    };
+    if (auto other = query.dates.span.empty() ? std::nullopt : of_other_dates(path, query.dates, variables, read)) {
+      return *std::move(other);
+    }
+  } catch (const Error& error) {
+    if (query.dates.span.empty() || error.error_class() == ErrorClass::kUsage) {
+      throw;
+    }
+    throw Error(error.error_class(),
+                str(error.message(), "; so it is not known whether it has times of ", shown(query.dates.span)),
+                error.hint());
+  }
+  const bool uses_others = query.channels.empty() && !contents.has_dataset;
+  const std::string& channels = uses_others ? query.channels_otherwise : query.channels;
+  const std::vector<FieldVariable>& variables = contents.variables;
+  if (channels.empty()) {
+    if (contents.store) {
       refuse_without_names(path, "is a Zarr store", variables);
     }
-    return inspect_channels(
-        channels, query, variables,
-        [&](const FieldVariable& variable) { return fields.inspect(variable, is_whole, query.dates); }, path, missing);
-  }
-  const bool has_dataset = query.channels.empty() && has_hdf5_object(path, query.dataset);
-  const std::string& channels = query.channels.empty() && !has_dataset ? query.channels_otherwise : query.channels;
-  const std::vector<FieldVariable> variables = has_dataset ? std::vector<FieldVariable>() : hdf5_field_variables(path);
-  if (channels.empty()) {
-    const bool has_fields = std::any_of(variables.begin(), variables.end(),
-                                        [](const FieldVariable& variable) { return !variable.dims.empty(); });
-    if (has_fields) {
+    if (std::any_of(variables.begin(), variables.end(), [](const FieldVariable& v) { return !v.dims.empty(); })) {
       refuse_without_names(path, str("has no dataset '", shown(query.dataset), "'"), variables);
     }
     return is_whole ? inspect_dataset(path, query.dataset, "channels")
@@ -332,26 +421,15 @@ ArrayLayout inspect_all_rows(const std::string& path, const FieldQuery& query, M
   }
   return inspect_channels(
       channels, query, variables,
-      [&](const FieldVariable& variable) { return inspect_hdf5_variable(path, variable, is_whole); }, path, missing);
+      [&](const FieldVariable& variable) {
+        return contents.store ? contents.store->inspect(variable, is_whole, query.dates)
+                              : inspect_hdf5_variable(path, variable, is_whole);
+      },
+      path, missing);
 }
 
-}  // namespace
-
-StoredTimes stored_times(const std::string& path, const std::string& array) {
-  return is_zarr_store(path) ? ZarrFields(path).times_of(array) : hdf5_times(path, array);
-}
-
-ArrayLayout inspect_fields(const std::string& path, const FieldQuery& query, MissingChannels missing,
-                           Inspection inspection) {
-  ArrayLayout layout = inspect_all_rows(path, query, missing, inspection == Inspection::kWhole);
-  if (!query.dates.empty() && !layout.chosen) {
-    const StoredTimes times = stored_times(path, layout.stored_arrays().front()->name);
-    layout.chosen = rows_of_dates(query.dates, times.values, layout.times, path);
-  }
-  return layout;
-}
-
-std::vector<RowFile> join_files(std::vector<RowFile> files, const FieldQuery& query) {
+// As join_files(), whatever FieldQuery::variables names.
+std::vector<RowFile> join_by_dates(std::vector<RowFile> files, const FieldQuery& query) {
   const auto has_all = [](const RowFile& file) { return file.layout.num_lacking() == 0; };
   if (std::all_of(files.begin(), files.end(), has_all)) {
     return files;
@@ -381,38 +459,115 @@ std::vector<RowFile> join_files(std::vector<RowFile> files, const FieldQuery& qu
   return joined;
 }
 
+// A name of FieldQuery::variables may be that of a variable that one of the files has, or some.
+void require_own_names(const std::vector<RowFile>& files, const FieldQuery& query) {
+  for (const std::string& name : files.front().layout.unknown) {
+    const bool is_nowhere = std::all_of(files.begin(), files.end(), [&](const RowFile& file) {
+      return std::count(file.layout.unknown.begin(), file.layout.unknown.end(), name) > 0;
+    });
+    if (!is_nowhere) {
+      continue;
+    }
+    std::vector<FieldVariable> variables;  // of the files of one time
+    std::vector<std::string> paths;
+    for (const RowFile& file : files) {
+      if (file.layout.times == files.front().layout.times) {
+        const std::vector<FieldVariable> more = contents_of(file.path, query).variables;
+        variables.insert(variables.end(), more.begin(), more.end());
+        paths.push_back(file.path);
+      }
+    }
+    refuse_own_name(name, query, variables, paths.size() == 1 ? paths.front() : "each of " + join(paths));
+  }
+}
+
+}  // namespace
+
+StoredTimes stored_times(const std::string& path, const std::string& array) {
+  return is_zarr_store(path) ? ZarrFields(path).times_of(array) : hdf5_times(path, array);
+}
+
+ArrayLayout inspect_fields(const std::string& path, const FieldQuery& query, MissingChannels missing,
+                           Inspection inspection) {
+  ArrayLayout layout = inspect_all_rows(path, query, missing, inspection == Inspection::kWhole);
+  if (!query.dates.span.empty() && !layout.chosen) {
+    const StoredTimes times = stored_times(path, layout.stored_arrays().front()->name);
+    layout.chosen = rows_of_dates(query.dates, DateRows::kOfSpan, times.values, layout.times, path);
+    layout.usable = rows_of_dates(query.dates, DateRows::kWithReach, times.values, layout.times, path);
+  }
+  return layout;
+}
+
+void leave_out_other_dates(std::vector<RowFile>& files) {
+  const auto has_none = [](const RowFile& file) { return file.layout.chosen && file.layout.chosen->empty(); };
+  if (std::all_of(files.begin(), files.end(), has_none) && !files.empty()) {
+    const auto begin = [](const RowFile& file) { return file.layout.times.first; };
+    const auto end = [](const RowFile& file) { return file.layout.times.last; };
+    const RowFile& first = *std::min_element(files.begin(), files.end(),
+                                             [&](const RowFile& a, const RowFile& b) { return begin(a) < begin(b); });
+    const RowFile& last = *std::max_element(files.begin(), files.end(),
+                                            [&](const RowFile& a, const RowFile& b) { return end(a) < end(b); });
+    throw Error(ErrorClass::kBadData,
+                str("none of the dates that were asked for is in ", first.path,
+                    files.size() == 1 ? "" : str(" and ", counted(files.size() - 1, "more file"))),
+                str("the times are from ", time_text(first.layout.times, begin(first)), " to ",
+                    time_text(last.layout.times, end(last))));
+  }
+  std::erase_if(files, [](const RowFile& file) { return file.layout.is_of_other_dates(); });
+}
+
+std::vector<RowFile> join_files(std::vector<RowFile> files, const FieldQuery& query) {
+  require_own_names(files, query);
+  return join_by_dates(std::move(files), query);
+}
+
 RowFile outline_first_fields(const std::vector<std::string>& paths, const FieldQuery& query) {
-  std::vector<RowFile> files;  // of the dates of the first
+  std::vector<RowFile> files, others;  // of the times of the first that has some of the dates, and of other times
   int64_t lacking = 1;
   for (size_t i = 0; i < paths.size() && lacking > 0; ++i) {
     RowFile file = {paths[i], inspect_fields(paths[i], query, MissingChannels::kLeaveOut, Inspection::kOutline)};
-    if (files.empty() || file.layout.times == files.front().layout.times) {
-      lacking = i == 0 ? file.layout.num_lacking() : lacking - (file.layout.shape[1] - file.layout.num_lacking());
-      files.push_back(std::move(file));
+    if ((file.layout.chosen && file.layout.chosen->empty()) ||
+        (!files.empty() && file.layout.times != files.front().layout.times)) {
+      others.push_back(std::move(file));
+      continue;
     }
+    lacking = files.empty() ? file.layout.num_lacking() : lacking - (file.layout.shape[1] - file.layout.num_lacking());
+    files.push_back(std::move(file));
   }
-  return join_files(std::move(files), query).front();
+  if (lacking > 0) {  // the others tell which times are complete
+    files.insert(files.end(), std::make_move_iterator(others.begin()), std::make_move_iterator(others.end()));
+    leave_out_other_dates(files);
+    require_own_names(files, query);
+  }
+  return join_by_dates(std::move(files), query).front();
 }
 
-std::vector<ArrayLayout> inspect_static_fields(const std::string& path, const std::vector<std::string>& names,
-                                               const FieldQuery& query) {
-  std::optional<ZarrFields> store;
-  if (is_zarr_store(path)) {
-    store.emplace(path);
+std::vector<RowFile> inspect_static_fields(const std::vector<std::string>& paths, const std::vector<std::string>& names,
+                                           const FieldQuery& query) {
+  std::vector<Contents> files;
+  std::vector<FieldVariable> variables;  // of all of them
+  std::vector<size_t> ends;              // of each file's
+  for (const std::string& path : paths) {
+    const Contents& file = files.emplace_back(contents_of(path, {.channels = "all"}));  // not one dataset of them
+    variables.insert(variables.end(), file.variables.begin(), file.variables.end());
+    ends.push_back(variables.size());
   }
-  std::vector<FieldVariable> variables = store ? store->variables() : hdf5_field_variables(path);
   for (FieldVariable& variable : variables) {
     variable.dims = static_dims(variable.shape, variable.told);
     variable.levels.clear();
     variable.channels.clear();
   }
-  std::vector<ArrayLayout> layouts;
+  std::vector<RowFile> found;
   for (const std::string& name : names) {
-    const FieldVariable& variable = variables[find_static_field(name, query, variables, path)];
+    const size_t number =
+        find_static_field(name, query, variables, paths.size() == 1 ? paths.front() : "each of " + join(paths));
+    const auto file = static_cast<size_t>(std::upper_bound(ends.begin(), ends.end(), number) - ends.begin());
+    const std::optional<ZarrFields>& store = files[file].store;
     // Chunks of nothing but the fill value are not stored: of a mask whole bands of the sea.
-    layouts.push_back(store ? store->inspect(variable, false) : inspect_hdf5_variable(path, variable, true));
+    found.push_back({paths[file], store ? store->inspect(variables[number], false)
+                                        : inspect_hdf5_variable(paths[file], variables[number], true)});
   }
-  return layouts;
+  return found;
 }
 
 }  // namespace vit_hybrid::data

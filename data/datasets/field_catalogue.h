@@ -52,23 +52,30 @@ enum class Inspection { kOutline, kWhole };
 
 /// What `query` names in a file or Zarr store, on this rank alone (main thread): of a dataset `inspect_dataset(path,
 /// dataset, "channels")` or `outline_dataset`, of channels join_arrays() with their names as the attribute. A file that
-/// may lack channels, and has none of them, is described by its times alone. Errors as of these and find_channels().
+/// may lack channels, and has none of them, is described by its times alone; one whose times are all beyond the dates
+/// likewise, and nothing else of it is looked at. Errors as of these and find_channels().
 ArrayLayout inspect_fields(const std::string& path, const FieldQuery& query,
                            MissingChannels missing = MissingChannels::kRefuse,
                            Inspection inspection = Inspection::kWhole);
 
+/// Takes the files away that have no usable row of the dates that were asked for. Error(kBadData) where no file has a
+/// row of them. Pure.
+void leave_out_other_dates(std::vector<RowFile>& files);
+
 /// Files that hold different channels of the same dates, described as above, as one each: RowFile::path is that of the
 /// first channel, ArrayLayout::file that of others. A file of these dates without any of the channels is left out.
-/// Error(kBadData) where a channel is nowhere or twice at some dates, and as join_arrays()'s. On this rank alone.
+/// Error(kBadData) where a channel is nowhere or twice at some dates, where no file has a variable that
+/// FieldQuery::variables names, and as join_arrays()'s. On this rank alone.
 std::vector<RowFile> join_files(std::vector<RowFile> files, const FieldQuery& query);
 
-/// The outline of the first of them. `paths` as list_weather_files() gives them; no more are opened than needed.
+/// The outline of the first of them that has some of the dates. `paths` as list_weather_files() gives them; no more are
+/// opened than needed.
 RowFile outline_first_fields(const std::vector<std::string>& paths, const FieldQuery& query);
 
-/// The arrays of static fields of a file or Zarr store, in the order of `names`, with their static_dims(), packing,
-/// unit (ArrayLayout::attribute) and grid; which chunks a store has is not looked at. On this rank alone (main thread).
-/// Errors as find_static_field()'s, and those of what cannot be read.
-std::vector<ArrayLayout> inspect_static_fields(const std::string& path, const std::vector<std::string>& names,
-                                               const FieldQuery& query);
+/// The arrays of static fields, in the order of `names`, each of the first of the files or Zarr stores that has it,
+/// with their static_dims(), packing, unit (ArrayLayout::attribute) and grid; which chunks a store has is not looked
+/// at. On this rank alone (main thread). Errors as find_static_field()'s, and those of what cannot be read.
+std::vector<RowFile> inspect_static_fields(const std::vector<std::string>& paths, const std::vector<std::string>& names,
+                                           const FieldQuery& query);
 
 }  // namespace vit_hybrid::data

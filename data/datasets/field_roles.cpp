@@ -65,13 +65,24 @@ int64_t count_static_channels(const std::vector<std::string>& names) {
                          [](int64_t sum, const std::string& name) { return sum + channels_of_static(name); });
 }
 
+// The files that are one.
+std::vector<std::string> paths_of(const RowFile& file) {
+  std::vector<std::string> paths = {file.path};
+  for (const ArrayLayout& array : file.layout.arrays) {
+    if (std::find(paths.begin(), paths.end(), file.path_of(array)) == paths.end()) {
+      paths.push_back(file.path_of(array));
+    }
+  }
+  return paths;
+}
+
 // [channels, H, W], in the order of names. On one process alone.
-at::Tensor make_statics(const std::vector<std::string>& names, const std::string& path, const std::string& variables,
-                        const Grid& grid, const std::vector<int64_t>& shape) {
+at::Tensor make_statics(const std::vector<std::string>& names, const std::vector<std::string>& paths,
+                        const std::string& variables, const Grid& grid, const std::vector<int64_t>& shape) {
   std::vector<std::string> of_files = names;
   std::erase_if(of_files, [](const std::string& name) { return static_forcing(name).has_value(); });
   const at::Tensor read =
-      of_files.empty() ? at::Tensor() : read_static_fields(path, of_files, variables, grid, shape).values;
+      of_files.empty() ? at::Tensor() : read_static_fields(paths, of_files, variables, grid, shape).values;
   const at::Tensor all = at::empty({count_static_channels(names), shape[0], shape[1]}, at::kFloat);
   int64_t to = 0, from = 0;
   for (const std::string& name : names) {
@@ -195,8 +206,9 @@ DerivedInputs::DerivedInputs(const comm::MpiGroup& group, const FieldRoles& role
   if (!statics.empty()) {
     statics_ = at::empty({count_static_channels(statics), shape[0], width_}, at::kFloat);
     comm::agreed_on_rank_0(group, [&] {
-      const std::string& path = roles.static_data.empty() ? files.front().path : roles.static_data;
-      statics_.copy_(make_statics(statics, path, variables, grid, shape));
+      const std::vector<std::string> paths =
+          roles.static_data.empty() ? paths_of(files.front()) : std::vector{roles.static_data};
+      statics_.copy_(make_statics(statics, paths, variables, grid, shape));
     });
     group.broadcast(statics_.data_ptr(), static_cast<int64_t>(statics_.nbytes()), 0);
   }

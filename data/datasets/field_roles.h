@@ -27,7 +27,7 @@ struct FieldRoles {
   std::string forcings = {};     ///< computed ones (forcings.h), and channels of the data
   std::string diagnostics = {};  ///< channels of the data
   std::string statics = {};      ///< fields that do not change: of place (forcings.h), and variables of files
-  std::string static_data = {};  ///< file or store with these variables; empty: the data's first one
+  std::string static_data = {};  ///< file or store with these variables; empty: the data's of the first time
 };
 
 /// The forcings that are channels of the data, with commas between them.

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <system_error>
 #include <utility>
@@ -131,20 +132,23 @@ int64_t num_static_channels(const std::string& name) {
   return is_mask(name) ? 2 : 1;
 }
 
-StaticFields read_static_fields(const std::string& path, const std::vector<std::string>& names,
+StaticFields read_static_fields(const std::vector<std::string>& paths, const std::vector<std::string>& names,
                                 const std::string& variables, const Grid& grid, const std::vector<int64_t>& shape) {
   VH_ASSERT(shape.size() == 2, str("static fields of shape ", join(shape)));
   const MemoryScope scope(MemoryClass::kData);
-  const std::string file = first_file(path);
-  std::vector<ArrayLayout> layouts = inspect_static_fields(file, names, {.variables = variables});
+  std::vector<std::string> files;
+  std::transform(paths.begin(), paths.end(), std::back_inserter(files), &first_file);
+  const std::vector<RowFile> arrays = inspect_static_fields(files, names, {.variables = variables});
   StaticFields fields;
   for (size_t i = 0; i < names.size(); ++i) {
-    const auto same = std::find_if(layouts.begin(), layouts.begin() + static_cast<int64_t>(i),
-                                   [&](const ArrayLayout& other) { return other.name == layouts[i].name; });
-    if (same != layouts.begin() + static_cast<int64_t>(i)) {
+    const auto end = arrays.begin() + static_cast<int64_t>(i);
+    const auto same = std::find_if(arrays.begin(), end, [&](const RowFile& other) {
+      return other.path == end->path && other.layout.name == end->layout.name;
+    });
+    if (same != end) {
       throw Error(ErrorClass::kUsage,
-                  str("--static names '", shown(names[static_cast<size_t>(same - layouts.begin())]), "' and '",
-                      shown(names[i]), "', which are one field of ", file),
+                  str("--static names '", shown(names[static_cast<size_t>(same - arrays.begin())]), "' and '",
+                      shown(names[i]), "', which are one field of ", end->path),
                   "give each field once");
     }
     if (is_mask(names[i])) {
@@ -156,7 +160,7 @@ StaticFields read_static_fields(const std::string& path, const std::vector<std::
   fields.values = at::empty({std::ssize(fields.names), shape[0], shape[1]}, at::kFloat);
   auto* to = fields.values.mutable_data_ptr<float>();
   for (size_t i = 0; i < names.size(); ++i) {
-    const RowFile array{file, std::move(layouts[i])};
+    const RowFile& array = arrays[i];
     require_points(array, grid, shape);
     const at::Tensor field = read_field(array);
     if (is_mask(names[i])) {

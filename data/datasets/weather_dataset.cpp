@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <iterator>
 
 #include "data/datasets/class_names.h"
 #include "data/datasets/year_files.h"
@@ -45,10 +46,13 @@ int64_t num_gaps_in(const RowSource& source, const std::vector<Range>& runs) {
     const RowSource::Place begin = source.place(run.begin);
     const auto file = source.files().begin() + begin.file;
     const TimeAxis& times = file->layout.times;
-    if (begin.row > file->layout.chosen_rows().begin) {
+    if (&run == &runs.front()) {
+      return false;
+    }
+    if (begin.row > 0) {
       return true;
     }
-    if (&run == &runs.front() || times.kind != TimeAxis::Kind::kDates) {
+    if (times.kind != TimeAxis::Kind::kDates) {
       return false;
     }
     const TimeAxis& before = (file - 1)->layout.times;
@@ -77,19 +81,22 @@ WeatherDataset::WeatherDataset(const comm::MpiGroup& group, const WeatherOptions
     row_names_ = data::channel_names(shape_.front(), given_channels_, first.path);
     channel_names_ = {row_names_.begin() + channels_.predicted().begin, row_names_.end()};
     lead_ = resolved_lead(options.lead, common_interval(source_->files()));
-    std::vector<Range> runs = time_runs(source_->files());
+    const std::vector<Range> runs = time_runs(source_->files());
     num_gaps_ = num_gaps_in(*source_, runs);
-    pairs_ = TimePairs(std::move(runs), lead_.rows, channels_.history);
+    pairs_ = TimePairs(runs, lead_.rows, channels_.history, chosen_rows(source_->files()));
     cuts_ = field_cuts(source_->files(), channels_);
     if (size() < 1) {
       const int64_t needed = lead_.rows * channels_.history + 1;
       const bool is_next = needed == 2;
+      const std::string& dates = options.fields.dates.span;
       throw Error(ErrorClass::kBadData,
                   str(options.folder, " holds no pair of ",
                       is_next ? "consecutive times" : str("times that are ", lead_.rows, " rows apart"),
-                      channels_.history == 1 ? "" : str(", with ", channels_.history, " states in the input")),
-                  is_next ? "at least one file must have two times"
-                          : str("at least one file must have ", needed, " times without a gap"));
+                      channels_.history == 1 ? "" : str(", with ", channels_.history, " states in the input"),
+                      dates.empty() ? "" : str(", in the dates ", dates)),
+                  !dates.empty() ? str("choose dates of which the data have at least ", needed, " times without a gap")
+                  : is_next      ? "at least one file must have two times"
+                                 : str("at least one file must have ", needed, " times without a gap"));
     }
   });
   derived_ = DerivedInputs(group, options.roles, options.fields.variables, source_->files(),
@@ -216,7 +223,7 @@ std::vector<int64_t> WeatherDataset::rows_needed(int64_t num_samples) const {
   int64_t left = pairs_.input_row(last) + lead_.rows + 1;  // rows from the file on
   std::vector<int64_t> rows;
   for (const RowFile& file : source_->files()) {
-    rows.push_back(std::clamp<int64_t>(left, 0, file.layout.chosen_rows().end));
+    rows.push_back(std::clamp<int64_t>(left, 0, file.layout.usable_rows().end));
     left -= file.layout.num_rows();
   }
   return rows;
@@ -372,6 +379,14 @@ WeatherTimes::WeatherTimes(const comm::MpiGroup& group, const WeatherOptions& op
     units_ = {units.begin() + predicted.begin, units.end()};
     grid_ = given_grid(files());
     lead_ = resolved_lead(options.lead, common_interval(files()));
+    runs_ = time_runs(files());
+    const Range chosen = chosen_rows(files());
+    std::transform(runs_.begin(), runs_.end(), std::back_inserter(starts_),
+                   [&](const Range& run) { return common_part(run, chosen); });
+    if (size() == 0) {
+      throw Error(ErrorClass::kBadData, str(options.folder, " has no time that can be used"),
+                  "files of states have rows, and not all of the dates that are asked for are missing");
+    }
   });
   normalization_ = normalization_of(group, options, shape_.front(), given_channels_, given_units_);
   derived_ = DerivedInputs(group, options.roles, options.fields.variables, files(), joined_grid(grid_, options.grid),
@@ -399,10 +414,6 @@ void WeatherTimes::check_layouts() {
   }
 }
 
-int64_t WeatherTimes::size() const {
-  return num_rows(time_runs(source_->files()));
-}
-
 std::optional<StoredTimes> WeatherTimes::times_of_arrays(Range rows) const {
   std::optional<StoredTimes> all;
   for (int64_t row = rows.begin; row < rows.end && !file_of(row).layout.arrays.empty();) {
@@ -428,7 +439,9 @@ std::optional<StoredTimes> WeatherTimes::times_of_arrays(Range rows) const {
 
 WeatherTimes::Place WeatherTimes::place(int64_t index) const {
   VH_ASSERT(index >= 0 && index < size(), str("time ", index, " of ", size()));
-  return nth_row(time_runs(source_->files()), index);
+  TimeRow place = nth_row(starts_, index);
+  place.run = *std::find_if(runs_.begin(), runs_.end(), [&](const Range& run) { return run.contains(place.row); });
+  return place;
 }
 
 at::Tensor WeatherTimes::read_raw(int64_t row) const {

@@ -56,7 +56,8 @@ Normalization normalization_of(const comm::MpiGroup& group, const WeatherOptions
                                const std::string& names, const std::string& units);
 
 /// Sample s is the pair (t, t + lead) number s over the files in the order of years, with the states before t that the
-/// input has, too; none crosses a gap in the times, or the end of a file whose dates do not go on in the next. Inputs
+/// input has, too; none crosses a gap in the times, or the end of a file whose dates do not go on in the next. Both t
+/// and t + lead are of the dates that were asked for, states before t as far as AskedDates::before goes. Inputs
 /// and targets are normalized fields [channels, height, width], their channels those of SampleChannels.
 class WeatherDataset : public Dataset {
  public:
@@ -78,7 +79,7 @@ class WeatherDataset : public Dataset {
 
   /// How the bytes are read, for the log: "direct", "independent (1990.h5 has filter deflate)".
   const std::string& io_text() const { return source_->mode_text(); }
-  int64_t num_files() const { return static_cast<int64_t>(source_->files().size()); }
+  const std::vector<RowFile>& files() const { return source_->files(); }
   const SampleChannels& channels() const { return channels_; }
   /// Of the channels of a row.
   const Normalization& normalization() const { return normalization_; }
@@ -135,7 +136,9 @@ class WeatherDataset : public Dataset {
 
 // WeatherTimes: the states of a weather data set one by one.
 
-/// The times of all files. Rows are counted over all files in their order; times are those of them that are chosen.
+/// The times of all files. Rows are counted over all files in their order; times are those of them that are of the
+/// dates that were asked for. Behind and before a time there are those beyond the dates, too, as far as AskedDates
+/// goes.
 class WeatherTimes {
  public:
   /// Opens the files of options.folder. Reading is each rank's own; in mode kCollective it is kIndependent. Collective
@@ -146,7 +149,10 @@ class WeatherTimes {
   /// Where a time lies.
   using Place = TimeRow;
 
-  int64_t size() const;
+  int64_t size() const { return num_rows(starts_); }
+  /// time_runs(), and the times in each of them, which may be none.
+  const std::vector<Range>& runs() const { return runs_; }
+  const std::vector<Range>& starts() const { return starts_; }
   const std::vector<RowFile>& files() const { return source_->files(); }
   /// `index` is in [0, size()).
   Place place(int64_t index) const;
@@ -192,6 +198,8 @@ class WeatherTimes {
   double seconds_of(const Place& place, int64_t row) const;
 
   std::unique_ptr<RowSource> source_;
+  std::vector<Range> runs_;
+  std::vector<Range> starts_;
   std::vector<int64_t> shape_;  // of a row
   SampleChannels channels_;
   std::vector<std::string> row_names_;

@@ -172,6 +172,29 @@ double usual_interval(const std::vector<RowFile>& files) {
   return count > 0.0 ? std::round(sum / count) : expected;
 }
 
+// The usable rows of a file without its gaps and missing rows.
+std::vector<Range> parts_of(const ArrayLayout& layout) {
+  std::vector<Range> cuts;
+  for (const int64_t gap : layout.times.gaps) {
+    cuts.push_back({gap, gap});
+  }
+  for (const int64_t missing : layout.missing) {
+    cuts.push_back({missing, missing + 1});
+  }
+  std::sort(cuts.begin(), cuts.end(), [](const Range& a, const Range& b) { return a.begin < b.begin; });
+  const Range usable = layout.usable_rows();
+  cuts.push_back({usable.end, usable.end});
+  std::vector<Range> parts;
+  int64_t begin = usable.begin;
+  for (const Range& cut : cuts) {
+    if (const Range part = {begin, std::min(cut.begin, usable.end)}; part.begin < part.end) {
+      parts.push_back(part);
+    }
+    begin = std::max(begin, cut.end);
+  }
+  return parts;
+}
+
 // Whether the rows of a file go on with those of the file before it.
 bool follows(const TimeAxis& before, const TimeAxis& times, double interval) {
   const auto fits = [&](double other) { return other == 0.0 || is_same_interval(other, interval); };
@@ -291,32 +314,31 @@ std::vector<Range> time_runs(const std::vector<RowFile>& files) {
   int64_t first_row = 0;  // of the file, among those of all
   for (size_t i = 0; i < files.size(); ++i) {
     const ArrayLayout& layout = files[i].layout;
-    const Range chosen = layout.chosen_rows();
-    std::vector<int64_t> begins = {chosen.begin};
-    std::copy_if(layout.times.gaps.begin(), layout.times.gaps.end(), std::back_inserter(begins),
-                 [&](int64_t gap) { return gap > chosen.begin && gap < chosen.end; });
-    const bool goes_on = i > 0 && !runs.empty() && runs.back().end == first_row && chosen.begin == 0 &&
+    const bool goes_on = i > 0 && !runs.empty() && runs.back().end == first_row &&
                          follows(files[i - 1].layout.times, layout.times, interval);
-    for (size_t run = 0; run < begins.size() && !chosen.empty(); ++run) {
-      const Range rows = {first_row + begins[run],
-                          first_row + (run + 1 < begins.size() ? begins[run + 1] : chosen.end)};
-      if (run == 0 && goes_on) {
-        runs.back().end = rows.end;
+    for (const Range& part : parts_of(layout)) {
+      if (part.begin == 0 && goes_on) {
+        runs.back().end = first_row + part.end;
       } else {
-        runs.push_back(rows);
+        runs.push_back({first_row + part.begin, first_row + part.end});
       }
     }
     first_row += layout.num_rows();
   }
-  const bool is_chosen = std::all_of(files.begin(), files.end(), [](const RowFile& f) { return f.layout.chosen; });
-  if (runs.empty() && is_chosen) {
-    const TimeAxis& first = files.front().layout.times;
-    throw Error(ErrorClass::kBadData,
-                str("none of the dates that were asked for is in ", files.front().path,
-                    files.size() == 1 ? "" : str(" and ", counted(files.size() - 1, "more file"))),
-                str("its times are from ", time_text(first, first.first), " to ", time_text(first, first.last)));
-  }
   return runs;
+}
+
+Range chosen_rows(const std::vector<RowFile>& files) {
+  Range all;
+  int64_t first_row = 0;
+  for (const RowFile& file : files) {
+    const Range rows = file.layout.chosen_rows();
+    if (!rows.empty()) {
+      all = {all.empty() ? first_row + rows.begin : all.begin, first_row + rows.end};
+    }
+    first_row += file.layout.num_rows();
+  }
+  return all;
 }
 
 int64_t num_rows(const std::vector<Range>& runs) {
@@ -348,12 +370,12 @@ std::vector<double> seconds_of_rows(const comm::MpiGroup& group, const std::vect
   return seconds;
 }
 
-TimePairs::TimePairs(std::vector<Range> runs, int64_t lead, int64_t history)
-    : runs_(std::move(runs)), lead_(lead), before_(lead * (history - 1)) {
+TimePairs::TimePairs(const std::vector<Range>& runs, int64_t lead, int64_t history, Range chosen) : lead_(lead) {
   VH_ASSERT(lead > 0 && history > 0, str("lead ", lead, ", history ", history));
   int64_t end = 0;
-  for (const Range& run : runs_) {
-    end += std::max<int64_t>(run.size() - before_ - lead, 0);
+  for (const Range& run : runs) {
+    firsts_.push_back(std::max(run.begin + lead * (history - 1), chosen.begin));
+    end += std::max<int64_t>(std::min(run.end, chosen.end) - lead - firsts_.back(), 0);
     ends_.push_back(end);
   }
 }
@@ -361,8 +383,7 @@ TimePairs::TimePairs(std::vector<Range> runs, int64_t lead, int64_t history)
 int64_t TimePairs::input_row(int64_t sample) const {
   VH_ASSERT(sample >= 0 && sample < size(), str("sample ", sample, " of ", size()));
   const auto end = std::upper_bound(ends_.begin(), ends_.end(), sample);
-  const Range& run = runs_[static_cast<size_t>(end - ends_.begin())];
-  return run.begin + before_ + sample - (end == ends_.begin() ? 0 : *(end - 1));
+  return firsts_[static_cast<size_t>(end - ends_.begin())] + sample - (end == ends_.begin() ? 0 : *(end - 1));
 }
 
 std::vector<std::string> split_channels(const std::string& text) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -29,10 +30,13 @@ std::vector<std::string> list_weather_files(const std::string& folder);
 /// are of one year or number, and where dates overlap.
 std::string order_by_time(std::vector<RowFile>& files);
 
-/// The chosen rows that follow each other at one interval, without a gap, counted over all files in their order. A run
-/// goes on in the next file where its dates do, unless these are of another simulation (kSimulation); without dates, no
-/// run goes beyond its file. Error(kBadData) where no row is chosen in any.
+/// The usable rows that follow each other at one interval, without a gap or a missing row, counted over all files in
+/// their order. A run goes on in the next file where its dates do, unless these are of another simulation
+/// (kSimulation); without dates, no run goes beyond its file.
 std::vector<Range> time_runs(const std::vector<RowFile>& files);
+
+/// The rows of the dates that were asked for, from the first to behind the last one, counted likewise.
+Range chosen_rows(const std::vector<RowFile>& files);
 
 /// A row, counted over all files, and the run that it is in.
 struct TimeRow {
@@ -54,13 +58,14 @@ std::vector<double> seconds_of_rows(const comm::MpiGroup& group, const std::vect
 /// where they do not all have dates. Error(kBadData) where two differ.
 double common_interval(const std::vector<RowFile>& files);
 
-/// Pairs (t, t + lead) of rows with those before t that a history of states needs, each one lead before the next,
-/// counted over the runs; none crosses the end of one.
+/// Pairs (t, t + lead) of `chosen` rows with those before t that a history of states needs, each one lead before the
+/// next, chosen or not; counted over the runs, and none crosses the end of one.
 class TimePairs {
  public:
   TimePairs() = default;
-  /// A run of n rows has n - lead * history pairs.
-  TimePairs(std::vector<Range> runs, int64_t lead, int64_t history = 1);
+  /// A run of n chosen rows has n - lead * history pairs.
+  TimePairs(const std::vector<Range>& runs, int64_t lead, int64_t history = 1,
+            Range chosen = {0, std::numeric_limits<int64_t>::max()});
 
   int64_t size() const { return ends_.empty() ? 0 : ends_.back(); }
   int64_t lead() const { return lead_; }
@@ -68,10 +73,9 @@ class TimePairs {
   int64_t input_row(int64_t sample) const;
 
  private:
-  std::vector<Range> runs_;
   int64_t lead_ = 1;
-  int64_t before_ = 0;         // rows before the first input of a run
-  std::vector<int64_t> ends_;  // number of the sample after the last one of each run
+  std::vector<int64_t> firsts_;  // row of the first input of each run
+  std::vector<int64_t> ends_;    // number of the sample after the last one of each run
 };
 
 /// The names in a list with commas between them, without the blanks around each; of an empty text one empty name.

@@ -428,7 +428,7 @@ void WeatherFiles::write_statistics_of_files() const {
   stats.out = options_.out + "/stats";
   stats.fields.channels = options_.format == WeatherFormat::kHdf5 ? "" : list_of(channels_, &GeneratedChannel::name);
   if (is_one && options_.valid_years > 0) {
-    stats.fields.dates =
+    stats.fields.dates.span =
         str(year_text(options_.first_year), "/", year_text(options_.first_year + options_.train_years - 1));
   }
   stats.time_means = true;

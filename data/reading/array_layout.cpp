@@ -42,6 +42,8 @@ void for_each_value(Layout& layout, const Use& use) {
   use(layout.times.gaps);
   use(layout.times.simulation);
   use(layout.times.digest);
+  use(layout.missing);
+  use(layout.unknown);
   use(layout.attribute);
   use(layout.grid.latitudes);
   use(layout.grid.longitudes);
@@ -70,7 +72,9 @@ Json to_json(const ArrayLayout& layout) {
   }
   std::transform(layout.arrays.begin(), layout.arrays.end(), std::back_inserter(arrays), &to_json);
   packed.push_back(std::move(runs));
-  packed.push_back(layout.chosen ? Json{layout.chosen->begin, layout.chosen->end} : Json::array());
+  for (const auto& rows : {layout.chosen, layout.usable}) {
+    packed.push_back(rows ? Json{rows->begin, rows->end} : Json::array());
+  }
   packed.push_back(std::move(arrays));
   return packed;
 }
@@ -82,8 +86,10 @@ ArrayLayout from_json(const Json& packed) {
   for (const Json& run : packed.at(i++)) {
     layout.runs.push_back({run.at(0), run.at(1), run.at(2), run.at(3)});
   }
-  if (const Json& chosen = packed.at(i++); !chosen.empty()) {
-    layout.chosen = Range{chosen.at(0), chosen.at(1)};
+  for (auto* const rows : {&layout.chosen, &layout.usable}) {
+    if (const Json& bounds = packed.at(i++); !bounds.empty()) {
+      *rows = Range{bounds.at(0), bounds.at(1)};
+    }
   }
   const Json& arrays = packed.at(i);
   std::transform(arrays.begin(), arrays.end(), std::back_inserter(layout.arrays), &from_json);

@@ -76,6 +76,9 @@ struct ArrayLayout {
   std::vector<int64_t> filters;        ///< kFiltered, kChunkFiles: ChunkFilter in the order of writing
   TimeAxis times;                      ///< of the rows, where channels were asked for
   std::optional<Range> chosen = {};    ///< rows of the dates that were asked for; nothing: all
+  std::optional<Range> usable = {};    ///< these, and rows beyond them that may be read, too; nothing: the same
+  std::vector<int64_t> missing = {};   ///< rows that the file says it has no values of
+  std::vector<std::string> unknown;    ///< names of FieldQuery::variables that none of the file's variables has
   std::string attribute;               ///< value of the text attribute asked for, or empty
   Grid grid;                           ///< asked for with the channels, as the file gives it
   ChunkFiles chunk_files;              ///< kChunkFiles
@@ -87,6 +90,8 @@ struct ArrayLayout {
 
   int64_t num_rows() const { return shape.empty() ? 1 : shape.front(); }
   Range chosen_rows() const { return chosen.value_or(Range{0, num_rows()}); }
+  Range usable_rows() const { return usable.value_or(chosen_rows()); }
+  bool is_of_other_dates() const { return usable && usable->empty(); }
   /// Bytes in memory of one index of the first dim.
   int64_t row_bytes() const;
   int64_t chunks_along(size_t dim) const;

@@ -272,9 +272,12 @@ void RowSource::open(const std::vector<std::string>& paths, const Inspect& inspe
                     std::ssize(paths));
   comm::agreed(group_, [&] {
     for (size_t i = 0; i < files_.size(); ++i) {
-      check_presence(files_[i], i % static_cast<size_t>(group_.size()));
+      if (!files_[i].layout.is_of_other_dates()) {
+        check_presence(files_[i], i % static_cast<size_t>(group_.size()));
+      }
       progress.add();
     }
+    leave_out_other_dates(files_);
   });
   std::vector<std::string> compared;
   for (const RowFile& file : files_) {

@@ -274,6 +274,10 @@ void InspectedVariables::describe_fields(size_t number, const ReadCost& cost, In
     part.text += inspect_line("packing", packing_text(layout.packing));
   }
   part.text += inspect_line("times", times_text(layout.times, layout.num_rows()));
+  if (!layout.missing.empty()) {
+    part.text += inspect_line("missing", str(counted(layout.missing.size(), "time"),
+                                             " by the store's own list, the first row ", layout.missing.front()));
+  }
   part.text += inspect_line("grid", grid_text(layout.grid));
   require_readable(layout, str(path_, ": array '", shown(variable.name), "'"));
   Fields fields{words_of_channels(variables_, number, path_),
@@ -294,7 +298,7 @@ void InspectedVariables::describe_fields(size_t number, const ReadCost& cost, In
 
 void InspectedVariables::describe_static(const FieldVariable& variable, InspectedPart& part) {
   for (const std::string& word : {canonical_channel(variable.name), variable.name}) {
-    const ArrayLayout layout = inspect_static_fields(path_, {word}, {}).front();
+    const ArrayLayout layout = inspect_static_fields({path_}, {word}, {}).front().layout;
     if (layout.name == variable.name) {
       part.text += inspect_line("static", shown(word));
       if (variable.dims.empty()) {

@@ -15,6 +15,7 @@
 #include <tuple>
 #include <utility>
 
+#include "data/datasets/field_share.h"
 #include "data/reading/box_runs.h"
 #include "data/reading/chunk_rows.h"
 #include "src/base/error.h"
@@ -145,20 +146,31 @@ std::map<int64_t, int64_t> count_files(const std::string& folder, const ArrayLay
 // Where all chunks are there, none may be missing later: the layout then has no fill value.
 std::string unwritten_chunks(const std::string& folder, ArrayLayout& layout) {
   const std::vector<int64_t> grid = grid_of_files(layout);
-  const std::map<int64_t, int64_t> counts = count_files(folder, layout, grid);
+  std::map<int64_t, int64_t> counts = count_files(folder, layout, grid);
   const bool is_sharded = !layout.chunk_files.shard.empty();
   const int64_t rows = (is_sharded ? layout.chunk_files.shard : layout.chunk).front();  // of a file
   const int64_t of_row = num_elements(grid) / std::max<int64_t>(grid.front(), 1);
   const bool can_fill = layout.chunk_files.has_fill && std::isfinite(layout.chunk_files.fill);
-  const Range wanted = layout.chosen_rows();
+  const Range wanted = layout.usable_rows();
   const Range files = wanted.empty() ? Range{} : Range{wanted.begin / rows, (wanted.end - 1) / rows + 1};
+  // As if they were there: files of no other rows than missing ones.
+  std::map<int64_t, int64_t> rows_missing;
+  for (const int64_t missing : layout.missing) {
+    rows_missing[missing / rows] += wanted.contains(missing) ? 1 : 0;
+  }
+  int64_t left_out = 0;
+  for (const auto& [file, count] : rows_missing) {
+    if (count > 0 && count == common_part({file * rows, (file + 1) * rows}, wanted).size()) {
+      left_out += of_row - std::exchange(counts[file], of_row);
+    }
+  }
   int64_t row = files.begin, found = 0;  // the first row of files that lacks some
   for (auto at = counts.lower_bound(files.begin); at != counts.end() && at->first < files.end; ++at) {
     row += at->first == row && at->second >= (can_fill ? 1 : of_row) ? 1 : 0;
     found += at->second;
   }
   const int64_t all = files.size() * of_row;
-  layout.chunk_files.has_fill = layout.chunk_files.has_fill && (found < all || is_sharded);
+  layout.chunk_files.has_fill = layout.chunk_files.has_fill && (found - left_out < all || is_sharded);
   return row >= files.end ? ""
                           : str(all - found, " of the files of ", all, is_sharded ? " shards" : " chunks",
                                 " are not there, the first of row ", std::max(row * rows, wanted.begin));
@@ -234,6 +246,9 @@ void ZarrFields::unfold() {
   std::vector<std::string> names;
   for (const ZarrJson& name : store_.attributes["variables"]) {
     names.push_back(name.is_string() ? name.get<std::string>() : "");
+  }
+  for (const ZarrJson& date : store_.attributes.value("missing_dates", ZarrJson::array())) {
+    missing_dates_.push_back(date.is_string() ? date.get<std::string>() : date.dump());
   }
   const int64_t cells = array->shape[3];
   std::vector<int64_t> shape =
@@ -431,7 +446,7 @@ std::vector<FieldVariable> ZarrFields::variables() const {
   return variables;
 }
 
-ArrayLayout ZarrFields::inspect(const FieldVariable& variable, bool is_whole, const std::string& dates) const {
+ArrayLayout ZarrFields::inspect(const FieldVariable& variable, bool is_whole, const AskedDates& dates) const {
   const ZarrArray* const array = find(variable.name);
   VH_ASSERT(array != nullptr, variable.name);
   const std::string where = this->where(*array);
@@ -461,10 +476,18 @@ ArrayLayout ZarrFields::inspect(const FieldVariable& variable, bool is_whole, co
   };
   const StoredTimes times = times_of(array->name);
   layout.times = checked_time_axis(times, where);
-  if (!dates.empty()) {
-    layout.chosen = rows_of_dates(dates, times.values, layout.times, folder_);
+  if (array->name == kFlatArray && layout.times.kind == TimeAxis::Kind::kDates) {
+    layout.missing = rows_at_dates(missing_dates_, times, layout.times, str(folder_, ": the attribute missing_dates"));
+  }
+  if (!dates.span.empty()) {
+    layout.chosen = rows_of_dates(dates, DateRows::kOfSpan, times.values, layout.times, folder_);
+    layout.usable = rows_of_dates(dates, DateRows::kWithReach, times.values, layout.times, folder_);
   }
   if (is_whole) {
+    layout.unwritten = unwritten_chunks(folder_, layout);
+  }
+  if (!layout.unwritten.empty() && layout.usable) {
+    layout.usable = layout.chosen;
     layout.unwritten = unwritten_chunks(folder_, layout);
   }
   const ZarrArray* const latitudes = coordinate_of(DimKind::kLatitude);

@@ -28,9 +28,10 @@ class ZarrFields {
 
   /// The layout of one of them (kChunkFiles) with its dims, packing, unit (ArrayLayout::attribute), times and grid;
   /// of `dates` (rows_of_dates()), or of all rows where they are empty; `is_whole`: and whether the chunks of these are
-  /// stored. Error(kBadData) where its values cannot be read, by the reason that
-  /// the metadata give, for coordinates that are none, and for attributes that are not CF's.
-  ArrayLayout inspect(const FieldVariable& variable, bool is_whole, const std::string& dates = {}) const;
+  /// stored: where only some beyond the dates are not, no row beyond them is usable. Error(kBadData) where its values
+  /// cannot be read, by the reason that the metadata give, for coordinates that are none, and for attributes that are
+  /// not CF's.
+  ArrayLayout inspect(const FieldVariable& variable, bool is_whole, const AskedDates& dates = {}) const;
 
   /// The coordinate of the rows of the array of this name, or of another dim; empty where it has none.
   StoredTimes times_of(const std::string& name, size_t dim = 0) const;
@@ -60,6 +61,7 @@ class ZarrFields {
   std::string folder_;
   ZarrStore store_;
   std::vector<std::string> channels_;                          // of the array kFlatArray, once it is unfolded
+  std::vector<std::string> missing_dates_;                     // of which it has no values
   std::vector<ZarrArray> points_;                              // and its latitudes and longitudes, in no file
   mutable std::map<std::string, std::vector<double>> values_;  // of coordinates, which many arrays have; by name
 };

@@ -208,7 +208,7 @@ options::OptionTable table_of(WriteStatsOptions& chosen) {
   table.add({.name = "dataset", .value = text(chosen.fields.dataset, "name"), .help = "Dataset of the fields."});
   train::add_channels(table, chosen.fields.channels, chosen.fields.variables);
   table.add({.name = "dates",
-             .value = text(chosen.fields.dates, "FROM/TO"),
+             .value = text(chosen.fields.dates.span, "FROM/TO"),
              .help = "Dates of which the statistics are, both included, such as 1979/2015; all where not given."});
   table.add({.name = "time-means",
              .value = flag(chosen.time_means),

@@ -166,7 +166,8 @@ int64_t bytes_to_decode(const data::ArrayLayout& fields) {
 DataShape shape_of_fields(const DataConfig& data) {
   const data::FieldQuery query = {.dataset = data.dataset_name,
                                   .channels = data::row_channels(data.roles, data.channels),
-                                  .variables = data.variables};
+                                  .variables = data.variables,
+                                  .dates = {.span = data.train_dates}};
   const data::RowFile first = data::outline_first_fields(data::list_weather_files(data.train_data), query);
   const data::ArrayLayout& layout = first.layout;
   data::require_fields(layout, str(first.path, ": dataset '", layout.name, "'"));

@@ -457,9 +457,11 @@ void add_paths(OptionTable& table, RunConfig& config) {
              .value = text(data.train_dates, "FROM/TO"),
              .help = "Dates of the training data that are used, both included: 2015, 1979/2015-06, "
                      "1990-01-01/1990-12-30; all where not given. Training and validation may be parts of one store."});
-  table.add({.name = "valid-dates",
-             .value = text(data.valid_dates, "FROM/TO"),
-             .help = "The same of the validation data; in evaluate and forecast of the data that they read."});
+  table.add(
+      {.name = "valid-dates",
+       .value = text(data.valid_dates, "FROM/TO"),
+       .help = "The same of the validation data; in evaluate and forecast of the data that they read. Forecasts start "
+               "in them; states before a start and truths behind it are also those of other dates."});
   table.add({.name = "stats",
              .value = text(data.stats, "folder"),
              .help = "Folder with global_means.npy, global_stds.npy and, if there is one, time_means.npy.",

@@ -87,7 +87,8 @@ ForecastRecord::ForecastRecord(const RunConfig& config, const ForecastOptions& o
       loss_(config.model.loss),
       roles_(data::roles_text(config.data.roles)),
       self_(self),
-      times_(self, weather_options(config.data, trained, config.data.valid_data, config.data.valid_dates)),
+      times_(self,
+             weather_options(config.data, trained, config.data.valid_data, config.data.valid_dates, options.steps)),
       normalization_(data::part_of(times_.normalization(), times_.channels().predicted())),
       grid_(data::joined_grid(times_.grid(), trained.grid)) {
   place_ = checked_start(config);
@@ -330,8 +331,10 @@ std::vector<std::string> ForecastRecord::description() const {
                                         in_file_.row, "); ACC against ", climatology_->text())};
   const int64_t known = num_true();
   if (known == 0) {
-    lines.push_back(str("this is the last time ", is_next_row ? "" : "with a next state ",
-                        "of the data or before a gap in their times: there is no truth, and there are no figures"));
+    const int64_t rows = place_.after();
+    lines.push_back(str("the data end, or have a gap in their times, ",
+                        rows == 0 ? "with this time" : str(counted(rows, "row"), " behind this time"),
+                        ": none of the lead times has truth, and there are no figures"));
   } else if (known < options_.steps) {
     lines.push_back(str("the data end, or have a gap in their times, with lead time ", known, ": those from ",
                         known + 1, " to ", options_.steps, " have no truth and no figures"));

@@ -105,9 +105,11 @@ std::vector<StartBatch> start_batches(const data::WeatherTimes& times, const std
   std::vector<StartBatch> batches;
   size_t reached = 0;
   int64_t taken = 0, longest = 0;
-  for (const Range& run : data::time_runs(times.files())) {
-    longest = std::max(longest, (run.size() - 1 - before) / rows);
-    for (int64_t start = run.begin + before; start < run.end && taken < most; ++start) {
+  for (size_t i = 0; i < times.runs().size(); ++i) {
+    const Range run = times.runs()[i], starts = times.starts()[i];
+    const int64_t first = std::max(run.begin + before, starts.begin);
+    longest = std::max(longest, first < starts.end ? (run.end - 1 - first) / rows : 0);
+    for (int64_t start = first; start < starts.end && taken < most; ++start) {
       const auto end = std::find_if(leads.begin(), leads.end(),
                                     [&](const ScoredLead& lead) { return start + lead.steps * rows >= run.end; });
       const auto count = static_cast<size_t>(end - leads.begin());
@@ -130,7 +132,7 @@ std::vector<StartBatch> start_batches(const data::WeatherTimes& times, const std
                 str("no start has a truth ", lead_text(leads[reached]),
                     " ahead: without a gap the "
                     "data go ",
-                    counted(std::max<int64_t>(longest, 0), "step"), " ahead at most"),
+                    counted(longest, "step"), " ahead at most"),
                 reached > 0 ? "leave this lead out, or give data of a longer time" : "give data of a longer time");
   }
   return batches;
@@ -379,8 +381,10 @@ std::vector<LeadFigures> evaluate_leads(const RunConfig& config, const ModelUse&
       }
     }
   });
-  const data::WeatherTimes times(
-      world, weather_options(config.data, trained, config.data.valid_data, config.data.valid_dates));
+  const double last_hours = options.hours.empty() ? 0.0 : parse_leads("--lead-hours", options.hours, false).back();
+  const double last_steps = options.steps.empty() ? 1.0 : parse_leads("--lead-steps", options.steps, true).back();
+  const data::WeatherTimes times(world, weather_options(config.data, trained, config.data.valid_data,
+                                                        config.data.valid_dates, std::llround(last_steps), last_hours));
   const Climatology climatology(config, options.climatology, times, world);
   const TrainingData described = description_of_fields(times, data::roles_text(config.data.roles));
   std::vector<ScoredLead> leads;
@@ -393,7 +397,7 @@ std::vector<LeadFigures> evaluate_leads(const RunConfig& config, const ModelUse&
     const int64_t limit = config.data.limit_nsamples_val;
     batches = start_batches(times, leads, config.parallel.micro_batch_size,
                             limit > 0 ? limit : std::numeric_limits<int64_t>::max());
-    climatology.require(data::time_runs(times.files()));
+    climatology.require(times.runs());
   });
   const data::SampleChannels& channels = times.channels();
   const std::vector<int64_t> shape = times.target_shape();

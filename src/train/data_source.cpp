@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "data/datasets/augmentation.h"
@@ -72,7 +73,7 @@ at::Tensor read_climatology(const DataConfig& config, const comm::MpiGroup& grou
 }
 
 data::WeatherOptions weather_options(const DataConfig& config, const TrainingData& trained, const std::string& folder,
-                                     const std::string& dates) {
+                                     const std::string& dates, int64_t steps, double hours) {
   data::WeatherOptions options;
   options.folder = folder;
   options.global_means = config.global_means;
@@ -83,9 +84,16 @@ data::WeatherOptions weather_options(const DataConfig& config, const TrainingDat
   options.fields = {.dataset = config.dataset_name,
                     .channels = data::row_channels(config.roles, config.channels),
                     .variables = config.variables,
-                    .dates = dates,
                     .channels_otherwise = trained.channels};
   options.lead = trained.lead.rows > 0 ? trained.lead : data::asked_lead(config.lead);
+  const auto leads = [&](int64_t count) {
+    constexpr double kMostRows = 1e15;
+    const auto times = static_cast<double>(count);
+    return data::Lead{static_cast<int64_t>(std::min(times * static_cast<double>(options.lead.rows), kMostRows)),
+                      times * options.lead.hours};
+  };
+  options.fields.dates = {dates, leads(config.roles.history - 1),
+                          hours > 0.0 ? data::Lead{.rows = 0, .hours = hours} : leads(steps)};
   options.io = config.io;
   return options;
 }
@@ -129,19 +137,46 @@ void read_increments(const DataConfig& config, const comm::MpiGroup& world, cons
   source.increments = increments_of(source.described, train.normalization(), train.channels());
 }
 
-std::unique_ptr<data::WeatherDataset> open_weather(const RunConfig& config, const TrainingData& trained,
-                                                   const comm::MpiGroup& world, const std::string& folder,
-                                                   const std::string& dates, int64_t limit) {
-  data::WeatherOptions options = weather_options(config.data, trained, folder, dates);
-  set_reading(options, config.data, limit);
+// Training takes no row beyond its dates, which may be validation's.
+std::unique_ptr<data::WeatherDataset> open_training_weather(const RunConfig& config, const comm::MpiGroup& world) {
+  const DataConfig& data = config.data;
+  data::WeatherOptions options = weather_options(data, {}, data.train_data, "");
+  options.fields.dates = {.span = data.train_dates};
+  set_reading(options, data, data.limit_nsamples);
   return std::make_unique<data::WeatherDataset>(world, options);
 }
 
-std::string text_of(const data::WeatherDataset& dataset, const std::string& folder) {
+std::unique_ptr<data::WeatherDataset> open_valid_weather(const RunConfig& config, const TrainingData& trained,
+                                                         const comm::MpiGroup& world) {
+  const DataConfig& data = config.data;
+  data::WeatherOptions options = weather_options(data, trained, data.valid_data, data.valid_dates);
+  set_reading(options, data, data.limit_nsamples_val);
+  return std::make_unique<data::WeatherDataset>(world, options);
+}
+
+// By dates parts of the same files are taken: a score of what was learned is none.
+void warn_of_shared_times(const DataConfig& config, const data::WeatherDataset& train,
+                          const data::WeatherDataset& valid) {
+  int64_t shared = 0;
+  std::map<std::string, Range> rows;
+  for (const data::RowFile& file : train.files()) {
+    rows[file.path] = file.layout.chosen_rows();
+  }
+  for (const data::RowFile& file : valid.files()) {
+    shared += data::common_part(rows[file.path], file.layout.chosen_rows()).size();
+  }
+  if (shared > 0 && !(config.train_dates.empty() && config.valid_dates.empty())) {
+    log_warning(str(counted(shared, "time"), " of the validation are the training's, too",
+                    config.train_dates.empty() ? ": --train-dates leaves them out" : ""));
+  }
+}
+
+std::string text_of(const data::WeatherDataset& dataset, const std::string& folder, const std::string& dates) {
   const int64_t gaps = dataset.num_gaps();
   return str(dataset.size(), " pairs ", dataset.lead().rows == 1 ? "" : data::lead_text(dataset.lead()) + " apart ",
              gaps == 0 ? "" : str("(none crosses the ", counted(gaps, "gap"), " in their times) "), "from ",
-             dataset.num_files(), " files in ", folder, ", read ", dataset.io_text());
+             dataset.files().size(), " files in ", folder, dates.empty() ? "" : str(", of the dates ", dates),
+             ", read ", dataset.io_text());
 }
 
 std::string text_of(const at::Tensor& climatology) {
@@ -183,17 +218,16 @@ void check_same_fields(const data::WeatherDataset& train, const data::WeatherDat
 
 DataSource open_hdf5_weather(const RunConfig& config, const comm::MpiGroup& world) {
   DataSource source;
-  auto train =
-      open_weather(config, {}, world, config.data.train_data, config.data.train_dates, config.data.limit_nsamples);
+  auto train = open_training_weather(config, world);
   source.described = description_of_fields(*train, roles_text(config));
   if (config.data.target == TargetKind::kIncrement) {
     read_increments(config.data, world, *train, source);
   }
-  source.text = text_of(*train, config.data.train_data);
+  source.text = text_of(*train, config.data.train_data, config.data.train_dates);
   if (!config.data.valid_data.empty()) {
-    auto valid = open_weather(config, {.lead = train->lead()}, world, config.data.valid_data, config.data.valid_dates,
-                              config.data.limit_nsamples_val);
+    auto valid = open_valid_weather(config, {.lead = train->lead()}, world);
     comm::agreed(world, [&] { check_same_fields(*train, *valid); });
+    warn_of_shared_times(config.data, *train, *valid);
     source.described.grid = data::joined_grid(train->grid(), valid->grid());
     source.climatology = climatology_of(config.data, world, *train);
     source.text += str(text_of(source.climatology), "; ", valid->size(), " for validation");
@@ -458,11 +492,10 @@ DataSource open_valid_data(const RunConfig& config, const TrainingData& trained,
     comm::agreed(world, [&] { check_shapes(config, valid, str("data in ", config.data.valid_data), kModelIsFixed); });
   };
   if (config.is_forecast()) {
-    auto valid = open_weather(config, trained, world, config.data.valid_data, config.data.valid_dates,
-                              config.data.limit_nsamples_val);
+    auto valid = open_valid_weather(config, trained, world);
     check(*valid);
     source.climatology = climatology_of(config.data, world, *valid);
-    source.text = text_of(*valid, config.data.valid_data) + text_of(source.climatology);
+    source.text = text_of(*valid, config.data.valid_data, config.data.valid_dates) + text_of(source.climatology);
     source.described = description_of_fields(*valid, roles_text(config));
     source.increments = increments_of(trained, valid->normalization(), valid->channels());
     source.text += str(config.data.global_means.empty() ? "; normalised with the checkpoint's statistics" : "", "; ",

@@ -38,9 +38,10 @@ at::Tensor climatology_of(const DataConfig& config, const comm::MpiGroup& group,
 }
 
 /// How the weather of a folder is opened, as far as it is of these dates (empty: all), for a model that was trained on
-/// `trained`.
+/// `trained`: with the states before them that its history takes, and as far behind them as the truths of `steps`
+/// applications of it, or of so many hours.
 data::WeatherOptions weather_options(const DataConfig& config, const TrainingData& trained, const std::string& folder,
-                                     const std::string& dates);
+                                     const std::string& dates, int64_t steps = 0, double hours = 0.0);
 
 /// What checkpoints say of the data of a WeatherDataset, or of WeatherTimes.
 /// `roles` as roles_text() has them.

@@ -241,6 +241,108 @@ class Trial:
         code, text = self.statistics("whole", names)
         self.check("a damaged one beside", code == 65 and "damaged.nc" in text, text[-300:])
 
+    def check_other_dates(self):
+        """Files beyond the dates may be anything whose times can be read; before and behind the dates there are states and truths."""
+        values, hours = weather(6, 1), 788940 + 6 * numpy.arange(6)  # from 1990-01-01 12:00
+        names = "u10,t2m,z500"
+        bad = {"units": lambda file: file["u10"].attrs.update(units="km h-1"), "channel": lambda file: file.pop("t2m"),
+               "grid": lambda file: file["longitude"].__setitem__(..., LONGITUDES + 10),
+               "levels": lambda file: file["level"].__setitem__(..., [1, 2, 3]),
+               "interval": lambda file: file["time"].__setitem__(..., file["time"][0] + numpy.arange(6)),
+               "dims": lambda file: (file.pop("u10"), file.create_dataset("u10", data=numpy.zeros((4, 4, 4, 4, 4)))),
+               "unwritten": lambda file: (file.pop("t2m"), file.create_dataset("t2m", (6, HEIGHT, WIDTH), "f4", chunks=(1, HEIGHT, WIDTH)),
+                                          file["t2m"].dims[0].attach_scale(file["time"]))}
+        alone = self.folder / "alone"
+        netcdf(alone / "m1990.nc", values, hours)
+        code, text = self.run("data", "stats", "alone", "--out", "alone-stats", "--channels", names, "--time-means", "--increments")
+        self.check("a year alone", code == 0, text[-300:])
+        train = (*SMALL, "--stats", "alone-stats", "--channels", names, "--train-dates", "1990")
+        losses = lambda text: [line for line in text.splitlines() if " loss=" in line and "step" not in line]
+        _, expected = self.run(*train, "--train-data", "alone", "--run-dir", "alone-run")
+        for name, spoil in bad.items():
+            for before, year in (("a", 1), ("z", -1)):
+                other = self.folder / f"other-{name}-{before}"
+                netcdf(other / "m1990.nc", values, hours)
+                netcdf(other / f"{before}.nc", weather(6, 2), hours - year * 8766)
+                with h5py.File(other / f"{before}.nc", "r+") as file:
+                    spoil(file)
+                code, text = self.run("data", "stats", other.name, "--out", f"{other.name}-stats", "--channels", names, "--dates", 1990,
+                                      "--time-means", "--increments")
+                self.check(f"another year's {name}", code == 0 and self.bytes_of(other.name) == self.bytes_of("alone"), text[-300:])
+                if before == "a":
+                    code, text = self.run(*train, "--train-data", other.name, "--run-dir", f"{other.name}-run")
+                    self.check(f"training, another year's {name}", code == 0 and losses(text) == losses(expected) != [], text[-300:])
+        torn = self.folder / "torn"
+        netcdf(torn / "m1990.nc", values, hours)
+        (torn / "a.nc").write_bytes((torn / "m1990.nc").read_bytes()[:3000])
+        code, text = self.run("data", "stats", "torn", "--out", "x", "--channels", names, "--dates", 1990)
+        self.check("times that cannot be read", code == 65 and "a.nc" in text and "so it is not known whether it has times of 1990" in text, text)
+        # A store whose rows beyond the dates are not written yet: they are not there.
+        zarr_store(self.folder / "growing/s.zarr", weather(8, 5), VALID_HOURS, levels_of_chunk=3)
+        for name in ("u10", "t2m"):
+            (self.folder / f"growing/s.zarr/{name}/6.0.0").unlink()
+        # States before the dates are those of the rows before; targets are of the dates.
+        reference = part(weather(8, 5), begin=3)
+        netcdf(self.folder / "reference/valid.nc", reference, VALID_HOURS[3:])
+        for words, own in ((("--history", 2), "reference"), ((), None)):
+            if own is None:
+                netcdf(self.folder / "exact/valid.nc", part(weather(8, 5), begin=4), VALID_HOURS[4:])
+            expected = self.losses("merged", *words, "--valid-data", own or "exact")
+            for way in ("merged", "cut", "single", "apart", "one-chunk", "stores-apart"):
+                got = self.losses("merged", *words, "--valid-data", f"{way}/valid", "--valid-dates", "2016-01-25")
+                self.check(f"validation of {way} by dates, {words}", got == expected, f"{got}, not {expected}")
+        # Forecasts start in the dates, and truths may lie behind them.
+        whole = None
+        for way in ("merged", "cut", "single", "one-chunk", "stores"):
+            name = f"beyond the dates of {way}"
+            use = ("--checkpoint", "run-valid", "--data", f"{way}/valid", "--device", "cpu", "--overwrite", "--out")
+            code, text = self.run("forecast", *use, "beyond.h5", "--valid-dates", "2016-01-24", "--start", 3, "--steps", 4)
+            with h5py.File(self.folder / "beyond.h5") as file:
+                self.check(name, code == 0 and list(file["truth_time"][()]) == list(VALID_HOURS[3:]), text[-300:])
+            scores = {}
+            for words in (("--valid-dates", "2016-01-24"), ("--limit-nsamples", 4)):
+                code, text = self.run("evaluate", *use, "beyond.json", "--lead-hours", "6,24", *words)
+                scores[words[0]] = json.loads((self.folder / "beyond.json").read_text())["leads"] if code == 0 else text[-300:]
+            self.check(f"scores {name}", scores["--valid-dates"] == scores["--limit-nsamples"] and "4 starts" in text, scores)
+            code, text = self.run("forecast", *use, "beyond.h5", "--valid-dates", "2016-01-25", "--start", 3, "--steps", 2)
+            self.check(f"the last of {way}", code == 0 and "with this time: none of the lead times has truth" in text, text[-600:])
+        code, text = self.run("forecast", "--checkpoint", "run-valid", "--data", "growing", "--device", "cpu", "--out", "growing.h5",
+                              "--valid-dates", "2016-01-24", "--steps", 8)
+        self.check("a store that grows", code == 0 and "with lead time 3: those from 4 to 8 have no truth" in text, text[-600:])
+
+    def check_messages(self):
+        hours = 788928 + 6 * numpy.arange(4)
+        groups = {"t": ["t2m"], "z": ["z"], "u": ["u10"]}
+        for month in range(4):
+            for name, of_file in groups.items():
+                netcdf(self.folder / f"months/{name}_{month}.nc", part(weather(4, month), of_file), hours + 744 * month)
+        use = ("months", "t2m,z500,u10")
+        for lost, says in ((2, ["t_2.nc has no channel 'z500'", "z_1.nc has it for others", "the next one that has it is months/z_3.nc"]),
+                           (0, ["t_0.nc has no channel 'z500'", "z_1.nc has it for others"]), (3, ["z_2.nc has it for others"])):
+            (self.folder / f"months/z_{lost}.nc").rename(self.folder / "lost.nc")
+            ways = [self.statistics(*use), self.run(*SMALL, "--train-data", "months", "--channels", use[1], "--run-dir", "lost", "--stats", "x")]
+            (self.folder / "lost.nc").rename(self.folder / f"months/z_{lost}.nc")
+            for code, text in ways[:2 if lost == 0 else 1]:
+                self.check(f"month {lost} without z", code == 65 and all(word in text for word in says), text[-500:])
+        for names, code, says in (("z=zz", 65, ["each of ", "has no variable 'zz', which --variables calls z", "nearest is 'z'"]),
+                                  ("t2m=t2n", 65, ["has no variable 't2n', which --variables calls t2m", "nearest is 't2m'"]),
+                                  ("foo=z,t2m=t2m", 0, [])):
+            ended, text = self.run("data", "stats", "months", "--out", "own", "--overwrite", "--channels", use[1], "--variables", names)
+            self.check(f"own names {names}", ended == code and all(word in text for word in says), text[-500:])
+        # A static field that only the second file of a time has.
+        for path in (self.folder / "months").glob("[tu]_*.nc"):
+            with h5py.File(path, "r+") as file:
+                del file["orography"]
+        self.statistics("months", use[1], "months-stats")
+        static = (*SMALL, "--train-data", "months", "--channels", use[1], "--stats", "months-stats", "--run-dir")
+        _, text = self.run(*static, "static", "--static", "orography")
+        _, other = self.run(*static, "static-apart", "--static", "orography", "--static-data", "months/z_0.nc")
+        losses = lambda text: [line for line in text.splitlines() if " loss=" in line and "step" not in line]
+        self.check("a static field of another file", losses(text) == losses(other) != [], text[-500:])
+        code, text = self.run(*static, "static-none", "--static", "orografy")
+        says = ["each of ", "t_0.nc", "z_0.nc", "u_0.nc", "has no static field 'orografy'", "nearest is 'orography'", "--static-data"]
+        self.check("a static field of no file", code == 65 and all(word in text for word in says), text[-500:])
+
     def end(self):
         print(f"{self.count} checks, {len(self.failures)} fail", *self.failures, sep="\n  ")
         assert not self.failures
@@ -254,6 +356,8 @@ def main():
         trial.check_joins()
         trial.check_layouts()
         trial.check_forecasts()
+        trial.check_other_dates()
+        trial.check_messages()
         trial.end()
 
 

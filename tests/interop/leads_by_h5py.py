@@ -118,8 +118,10 @@ class Trial:
     def forecast(self):
         """From hour 18 in steps of 18: 36 is missing, so there is no truth; its times go on all the same."""
         for start, known in ((3, 0), (2, 1)):
-            self.run("forecast", "--checkpoint", "rows", "--data", "six", "--start", str(start), "--steps", "3", "--out", "f.h5",
-                     "--overwrite", "--device", "cpu")
+            text = self.run("forecast", "--checkpoint", "rows", "--data", "six", "--start", str(start), "--steps", "3", "--out", "f.h5",
+                            "--overwrite", "--device", "cpu")
+            says = "2 rows behind this time: none of the lead times has truth" if known == 0 else "with lead time 1: those from 2 to 3 have no truth"
+            assert says in text, f"not '{says}':\n{text}"
             with h5py.File(self.folder / "f.h5") as file:
                 hours = file["time"][:]
             first = SIX_HOURLY[start]

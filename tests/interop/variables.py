@@ -219,7 +219,11 @@ class Anemoi(Zarr):
         self.put(store, "latitudes", latitudes.ravel(), ["cell"], {})
         self.put(store, "longitudes", longitudes.ravel(), ["cell"], {})
         self.put(store, "mean", numpy.zeros(len(self.NAMES)), ["variable"], {})
-        self.put_group(store, {"variables": list(self.NAMES), "field_shape": [HEIGHT, WIDTH], "frequency": "6h", "missing_dates": []})
+        self.put_attributes(store, missing_dates=[])
+
+    def put_attributes(self, store, missing_dates):
+        self.put_group(store, {"variables": list(self.NAMES), "field_shape": [HEIGHT, WIDTH], "frequency": "6h",
+                               "missing_dates": missing_dates})
 
 
 class Apart:
@@ -400,7 +404,7 @@ class Trial:
                 assert (self.folder / "dated" / f"{name}.npy").read_bytes() == (self.folder / "part-stats" / f"{name}.npy").read_bytes(), (
                     way, name)
             self.train(way, "--run-dir", f"dated-{way}", "--train-dates", "1989/1990-01-02", "--valid-data", f"{way}/train", "--valid-dates",
-                       "1990-01-03/1990", expect=["5 pairs from 2 files", "; 2 for validation"])
+                       "1990-01-03/1990", expect=["5 pairs from 1 files", "of the dates 1989/1990-01-02", "; 2 for validation"])
             for words, code, says in ((["--train-dates", "2050"], 65, "none of the dates that were asked for"),
                                       (["--train-dates", "1990/1989"], 64, "the earlier first"), (["--train-dates", "last year"], 64, "YYYY"),
                                       (["--train-dates", "1990-02-30"], 64, "YYYY")):
@@ -410,6 +414,45 @@ class Trial:
         with h5py.File(self.folder / "dated.h5") as file:
             assert (file["time"][:] == hours[7]).all() and file.attrs["source_time"] == 6
         self.run("data", "stats", "part", "--out", "x", "--dates", "1990", code=65, expect=["has no dates"])
+        self.train("v2", "--run-dir", "shared", "--valid-data", "v2/train", "--valid-dates", "1990-01-03/1990",
+                   expect=["3 times of the validation are the training's, too: --train-dates leaves them out"])
+
+    def check_missing_dates(self):
+        """What an anemoi store calls missing is a gap, whether its NaN are stored or not."""
+        values, missing = weather(1990), [2, 6]  # 1990-01-02 00:00 and 1990-01-03 00:00
+        told = [str((numpy.datetime64("1900-01-01") + hours_of(1990)[row].astype("m8[h]")).astype("M8[s]")) for row in missing]
+        assert told[0] == "1990-01-02T00:00:00"
+        kept = [row for row in range(TIMES) if row not in missing]
+        spoilt = {name: array.astype("f4") for name, array in values.items()}
+        for array in spoilt.values():
+            array[missing] = numpy.nan
+        expected = numpy.array([channel(values, name)[kept].astype("f8").mean() for name in CHANNELS])
+        for version, rows in ((2, 1), (3, 2)):
+            store = self.folder / f"missing-{version}/1990.zarr"
+            store.parent.mkdir()
+            way = Anemoi(version, rows=rows, codec="gzip")
+            way.write(store, spoilt, 1990)
+            way.put_attributes(store, missing_dates=[*told, "1999-01-01T00:00:00"])
+            for is_stored in (True, False):
+                if not is_stored and rows == 1:
+                    for row in missing:
+                        (store / f"data/{row}.0.0.0").unlink()
+                data = store.parent
+                self.run("data", "stats", data, "--out", "means", "--overwrite", "--channels", ",".join(CHANNELS),
+                         expect=[f"from {len(kept)} samples"])
+                means = numpy.load(self.folder / "means/global_means.npy").ravel()
+                assert numpy.allclose(means, expected, rtol=1e-6), (version, means, expected)
+                text = self.train("anemoi", "--run-dir", f"missing-{version}-{is_stored}", "--train-data", data, "--valid-data", data,
+                                  expect=["4 pairs (none crosses the 2 gaps in their times)"])  # of rows 0 1, 3 4 5, 7 8
+                assert "nan" not in text.lower(), text
+                text = self.run("data", "inspect", store, expect=["2 times by the store's own list, the first row 2"])
+            self.run("forecast", "--checkpoint", "run-fields", "--data", data, "--start", 2, "--steps", 3, "--out", "missing.h5", "--overwrite",
+                     "--device", "cpu", expect=["have a gap in their times, with lead time 2"])
+            with h5py.File(self.folder / "missing.h5") as file:
+                assert file.attrs["source_time"] == 3
+        way.put_attributes(store, missing_dates=["tomorrow"])
+        self.run("data", "stats", store.parent, "--out", "means", "--overwrite", "--channels", "u10", code=65,
+                 expect=["the attribute missing_dates has 'tomorrow', which is no date"])
 
     def check_refusals(self):
         for name in ("v2", "v3-shards", "contiguous", "anemoi"):
@@ -516,6 +559,7 @@ class Trial:
             self.check_use(way, expected)
         self.check_names()
         self.check_dates()
+        self.check_missing_dates()
         self.check_refusals()
 
 

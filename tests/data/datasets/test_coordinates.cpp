@@ -183,6 +183,31 @@ TEST_CASE("dates: the day of the year and the seconds of the day, in every calen
   }
 }
 
+TEST_CASE("dates: rows of a span, rows beyond it that may be read, and rows of single dates") {
+  const StoredTimes times = {{0, 6, 12, 18, 24, 30, 36, 42, 48, 54}, "hours since 2016-01-30", "", ""};
+  const TimeAxis axis = time_axis(times.values, times.units, times.calendar);
+  const auto rows = [&](const AskedDates& dates, DateRows which = DateRows::kWithReach) {
+    return rows_of_dates(dates, which, times.values, axis, "a.nc");
+  };
+  CHECK((rows({.span = "2016-01-31"}) == Range{4, 8}));
+  CHECK((rows({"2016-01-31", {.rows = 2}, {.rows = 1}}, DateRows::kOfSpan) == Range{4, 8}));
+  CHECK((rows({"2016-01-31", {.rows = 2}, {.rows = 1}}) == Range{2, 10}));  // from the end of the day
+  CHECK((rows({"2016-01-31", {.rows = 0, .hours = 6}, {.rows = 0}}) == Range{3, 8}));
+  CHECK((rows({"2016-01-31", {.rows = 1, .hours = 12}, {.rows = 1000000000000}}) == Range{2, 10}));
+  CHECK((rows({.span = "2016-02"}) == Range{8, 10}));
+  CHECK(rows({.span = "2015"}).empty());
+  CHECK((rows({"2016-02-02", {.rows = 0, .hours = 24}, {.rows = 0}}) == Range{7, 10}));  // none of the dates themselves
+
+  const auto at = [&](const std::vector<std::string>& dates) { return rows_at_dates(dates, times, axis, "a.zarr"); };
+  using Rows = std::vector<int64_t>;
+  CHECK(at({}).empty());
+  CHECK(at({"2016-02-01T00:00:00", "2016-01-30T06:00:00", "2016-01-30 06:00"}) == Rows{1, 8});
+  CHECK(at({"2016-01-30", "2016-01-30T03:00:00", "1999-12-31T18:00:00", "2016-02-03T00:00:00"}) == Rows{0});
+  for (const char* text : {"", "tomorrow", "2016-02-30T00:00:00", "2016-01-30T06:00:00+02:00"}) {
+    CHECK(contains(thrown_error([&] { at({text}); }).message(), "which is no date"));
+  }
+}
+
 TEST_CASE("class names: numbers by name, and what is not known is named") {
   CHECK(class_numbers("stripe cat,circle", "circle,square,stripe cat", "a.h5") == std::vector<int64_t>{2, 0});
   const Error unknown = thrown_error([] { class_numbers("circle,dog,cow", "circle,square", "a.h5"); });

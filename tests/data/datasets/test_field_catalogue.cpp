@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -191,6 +192,46 @@ TEST_CASE("field catalogue: runs of channels, types and times of what is joined"
   CHECK(contains(message([](ArrayLayout& array) { array.times.last = 7.0; }), "have other times"));
   CHECK(contains(message([](ArrayLayout& array) { array.shape[2] = 6; }), "other numbers of points"));
   CHECK((unpack_layouts(pack_layouts({joined})) == std::vector<ArrayLayout>{joined}));
+  ArrayLayout dated = join_with([](ArrayLayout& array) {
+    array.missing = {3, 8};
+    array.usable = Range{2, 7};
+  });
+  CHECK(dated.missing == std::vector<int64_t>{3, 8});  // of any array
+  CHECK((dated.usable == Range{2, 7}));
+  dated.chosen = Range{4, 6};
+  dated.unknown = {"phi"};
+  CHECK((unpack_layouts(pack_layouts({dated})) == std::vector<ArrayLayout>{dated}));
+}
+
+TEST_CASE("field catalogue: own names that no file has, and files of other dates") {
+  const std::vector<FieldVariable> variables = weather();
+  CHECK(unknown_own_names({.variables = "z=phi,t=temp,q=geopotentiel"}, variables) ==
+        std::vector<std::string>{"temp", "geopotentiel"});
+  const FieldQuery query = {.variables = "z=geopotentiel"};
+  const Error error =
+      testing::thrown_error([&] { refuse_own_name("geopotentiel", query, variables, "each of a.nc, b.nc"); });
+  CHECK(error.message() == "each of a.nc, b.nc has no variable 'geopotentiel', which --variables calls z");
+  CHECK(contains(error.hint(), "nearest is 'geopotential'; it has "));
+  CHECK(find_channels("t2m", query, variables, "a.nc", MissingChannels::kLeaveOut).size() == 1);
+
+  const auto file = [](const char* path, double first, std::optional<Range> chosen, std::optional<Range> usable) {
+    RowFile of{path, {}};
+    of.layout.shape = {9};
+    of.layout.times = time_axis({first, first + 6}, "hours since 1990-01-01", "");
+    of.layout.chosen = chosen;
+    of.layout.usable = usable;
+    return of;
+  };
+  const Range none{0, 0}, some{2, 4};
+  std::vector<RowFile> files = {file("1992.nc", 48, none, none), file("1991.nc", 24, some, some),
+                                file("1990.nc", 0, none, Range{8, 9}), file("any.nc", 99, {}, {})};
+  leave_out_other_dates(files);
+  REQUIRE(files.size() == 3);
+  CHECK((files[0].path == "1991.nc" && files[1].path == "1990.nc"));
+  std::vector<RowFile> others = {file("1992.nc", 48, none, none), file("1990.nc", 0, none, some)};
+  const Error no_date = testing::thrown_error([&] { leave_out_other_dates(others); });
+  CHECK(no_date.message() == "none of the dates that were asked for is in 1990.nc and 1 more file");
+  CHECK(no_date.hint() == "the times are from 1990-01-01 00:00:00 to 1990-01-03 06:00:00");
 }
 
 }  // namespace vit_hybrid::data

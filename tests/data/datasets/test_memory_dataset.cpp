@@ -245,7 +245,41 @@ TEST_CASE("time pairs: files whose dates go on are one run, but not those of oth
   CHECK(runs({half, next, first}) == Runs{{1, 5}});
   none.layout.chosen = Range{0, 0};
   CHECK(runs({half, none, first}) == Runs{{1, 3}, {4, 5}});
-  CHECK_THROWS_AS(runs({none}), Error);
+  CHECK(runs({none}).empty());
+}
+
+TEST_CASE("time pairs: rows beyond the dates are states before, and missing rows are in no pair") {
+  RowFile january = file_of_rows(6, {0, 6, 12, 18, 24, 30}), next = file_of_rows(4, {36, 42, 48, 54});
+  const auto pairs = [](const std::vector<RowFile>& files, int64_t lead, int64_t history) {
+    return all_pairs(TimePairs(time_runs(files), lead, history, chosen_rows(files)));
+  };
+  CHECK((chosen_rows({january, next}) == Range{0, 10}));
+  // The dates are rows 5 .. 8; states before them may be read from row 3 on.
+  january.layout.chosen = Range{5, 6};
+  next.layout.chosen = next.layout.usable = Range{0, 3};
+  CHECK((chosen_rows({january, next}) == Range{5, 9}));
+  CHECK(pairs({january, next}, 1, 1) == Rows{5, 6, 7});
+  CHECK(pairs({january, next}, 1, 3) == Rows{7});
+  january.layout.usable = Range{3, 6};
+  CHECK((time_runs({january, next}) == std::vector<Range>{{3, 9}}));
+  CHECK(pairs({january, next}, 1, 1) == Rows{5, 6, 7});
+  CHECK(pairs({january, next}, 1, 3) == Rows{5, 6, 7});
+  CHECK(pairs({january, next}, 2, 2) == Rows{5, 6});
+  // None of the dates in the first file.
+  january.layout.chosen = Range{6, 6};
+  CHECK(pairs({january, next}, 1, 3) == Rows{6, 7});
+
+  RowFile whole = file_of_rows(8, {0, 6, 12, 18, 24, /*30,*/ 36, 42, 48});
+  whole.layout.missing = {0, 2, 7};
+  CHECK((time_runs({whole}) == std::vector<Range>{{1, 2}, {3, 5}, {5, 7}}));
+  CHECK((time_runs({whole, file_of_rows(2, {54, 60})}) == std::vector<Range>{{1, 2}, {3, 5}, {5, 7}, {8, 10}}));
+  whole.layout.missing = {5};
+  RowFile later = file_of_rows(2, {54, 60});
+  CHECK((time_runs({whole, later}) == std::vector<Range>{{0, 5}, {6, 10}}));
+  later.layout.missing = {0};
+  CHECK((time_runs({whole, later}) == std::vector<Range>{{0, 5}, {6, 8}, {9, 10}}));
+  later.layout.missing = {0, 1};
+  CHECK(time_runs({later}).empty());
 }
 
 TEST_CASE("leads: rows and hours, by the interval that all files have") {

@@ -116,7 +116,7 @@ using Strings = std::vector<std::string>;
 
 StaticFields read_static(const std::string& path, const Strings& names, const std::string& variables = {},
                          const Grid& grid = kGrid, const std::vector<int64_t>& shape = kShape) {
-  return read_static_fields(path, names, variables, grid, shape);
+  return read_static_fields({path}, names, variables, grid, shape);
 }
 
 // Of mean 6.5.

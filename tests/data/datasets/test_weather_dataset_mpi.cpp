@@ -146,7 +146,7 @@ TEST_CASE("weather: normalized pairs, from every kind of file in every way") {
       options.io = mode;
       const WeatherDataset dataset(group, options);
       CHECK(dataset.size() == 6);
-      CHECK(dataset.num_files() == 4);
+      CHECK(dataset.files().size() == 4);
       CHECK(dataset.input_shape() == std::vector<int64_t>{kChannels, kHeight, kWidth});
       CHECK(dataset.channel_names() == std::vector<std::string>{"u", "v", "h"});
       CHECK(dataset.background_reads() == (mode == IoMode::kAuto || mode == IoMode::kDirect));

@@ -342,7 +342,7 @@ data::WeatherOptions training_data(const GenerateWeatherOptions& options) {
   const bool is_waves = options.weather == data::WeatherKind::kWaves;
   const bool is_single = is_waves && options.format == data::WeatherFormat::kZarr;
   reading.folder = options.out + (is_single ? "/weather.zarr" : "/train");
-  reading.fields.dates = is_single ? "1999/2000" : "";
+  reading.fields.dates.span = is_single ? "1999/2000" : "";
   const bool is_named = options.format != data::WeatherFormat::kHdf5;
   reading.fields.channels = !is_named  ? ""
                             : is_waves ? kWaveNames

@@ -315,7 +315,7 @@ TEST_CASE("climatology: days of the data's calendar, chosen dates and channels")
     group.barrier();
     CHECK(largest_error(rows_of(folder.file("stats/climatology.nc")), direct_means(fields, hours, 31)) <
           kRoundingOfFloat);
-    options.fields.dates = "2004";
+    options.fields.dates.span = "2004";
     options.fields.channels = "z500";
     write_stats(group, options);
     group.barrier();
@@ -392,7 +392,7 @@ TEST_CASE("climatology: what is refused, and that it is never beside other stati
   refused(stats_of(folder.file("train"), folder.file("train"), 61), ErrorClass::kCannotCreate,
           "climatology.nc would be read as one of their files");
   WriteStatsOptions part = good;
-  part.fields.dates = "2003-01/2003-06";
+  part.fields.dates.span = "2003-01/2003-06";
   refused(part, ErrorClass::kBadData, "a.h5 counts for day 211 of the year at 00:00, with a window of 61 days");
   group.barrier();
   CHECK_FALSE(fs::exists(folder.file("stats")));
