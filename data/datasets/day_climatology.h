@@ -1,4 +1,5 @@
-// DayClimatology: the state that is to be expected at a day of the year and an hour of the day.
+// DayClimatology: the state that is to be expected at a day of the year and an hour of the day; HourDayReader: rows of
+// an array whose dims are the hour and the day, out of chunks that hold several of them.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,11 +8,14 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "data/datasets/weather_dataset.h"
+#include "data/reading/row_reader.h"
+#include "src/base/partition.h"
 
 namespace vit_hybrid::data {
 
@@ -52,6 +56,38 @@ class DayClimatology {
   std::map<Key, std::pair<int64_t, int64_t>> rows_;  // numbers of hour and day, or of the row and 0
   bool is_turned_ = false;                           // its latitudes are the other way round
   int64_t first_column_ = 0;                         // of its own that is the data's first one
+};
+
+/// Row h * days + d is what an array has of its hour h and its day d, one of which its first dim counts. ArrayLayout
+/// knows the hours as DimKind::kTime and the days as kOther. What is read of a chunk for one row is kept for others, as
+/// far as memory allows. For one thread at a time.
+class HourDayReader : public RowReader {
+ public:
+  /// `reader` reads rows of `array`, its file 0. At most `most_days` days of all hours are kept; nothing where these
+  /// are less than two.
+  HourDayReader(const ArrayLayout& array, std::unique_ptr<RowReader> reader, int64_t most_days);
+
+  /// All calls ask for the same boxes, whose dims of hours or days have one index.
+  void read(std::span<const RowRead> rows, std::span<const RowBox> boxes, const Arrived& arrived) override;
+
+ private:
+  // Indices along a dim, in blocks that lie in one chunk each.
+  struct Blocks {
+    size_t dim;
+    int64_t count;
+    int64_t chunk;
+    int64_t size;
+    Range around(int64_t index) const;
+  };
+  Blocks blocks_along(const ArrayLayout& array, DimKind kind) const;
+  RowBox in_block(RowBox box, const Range& inner) const;
+  at::Tensor read_block(const Range& outer, const Range& inner, std::span<const RowBox> boxes) const;
+
+  at::ScalarType type_;
+  std::unique_ptr<RowReader> reader_;
+  bool is_hour_first_;
+  Blocks outer_, inner_;  // of the first dim, and of the other one
+  LruCache<at::Tensor> kept_;
 };
 
 }  // namespace vit_hybrid::data

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "data/datasets/field_roles.h"
-#include "data/datasets/increment_target.h"
+#include "data/datasets/normalization.h"
 #include "model/vit_options.h"
 #include "parallel/mesh/device_mesh.h"
 #include "src/train/model_runner.h"

@@ -10,7 +10,6 @@
 
 #include "data/datasets/dataset.h"
 #include "data/datasets/field_roles.h"
-#include "data/datasets/increment_target.h"
 #include "data/datasets/normalization.h"
 #include "data/datasets/weather_dataset.h"
 #include "parallel/comm/mpi/mpi_group.h"

@@ -8,7 +8,7 @@
 
 #include "data/datasets/coordinates.h"
 #include "data/datasets/dataset.h"
-#include "data/datasets/increment_target.h"
+#include "data/datasets/normalization.h"
 #include "data/loading/sampler.h"
 #include "data/loading/step_input.h"
 #include "parallel/mesh/device_mesh.h"

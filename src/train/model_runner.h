@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "data/datasets/dataset.h"
-#include "data/datasets/increment_target.h"
+#include "data/datasets/normalization.h"
 #include "data/loading/normalize.h"
 #include "model/losses.h"
 #include "model/vit_options.h"

@@ -7,7 +7,7 @@
 #include <doctest/doctest.h>
 
 #include "data/datasets/field_roles.h"
-#include "data/datasets/increment_target.h"
+#include "data/datasets/normalization.h"
 #include "src/base/error.h"
 #include "tests/support/contains.h"
 #include "tests/support/thrown_error.h"

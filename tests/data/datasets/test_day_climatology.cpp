@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "data/datasets/hour_day_reader.h"
+#include "data/datasets/day_climatology.h"
 #include "data/reading/chunk_rows.h"
 
 using namespace vit_hybrid;
