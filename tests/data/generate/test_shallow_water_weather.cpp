@@ -9,9 +9,9 @@
 #include <limits>
 #include <numbers>
 
-#include "data/generate/weather_files.h"
 #include "data/generate/generate_weather.h"
 #include "data/generate/shallow_water_weather.h"
+#include "data/generate/weather_files.h"
 #include "src/base/error.h"
 #include "tests/support/compare.h"
 
