@@ -6,8 +6,8 @@
 #include "parallel/comm/communicator.h"
 #include "parallel/tensor/parameter_buffer.h"
 #include "parallel/tensor/step_context.h"
-#include "parallel/zero/optimizer_options.h"
 #include "parallel/zero/sharding.h"
+#include "parallel/zero/step_control.h"
 
 namespace vit_hybrid::zero {
 

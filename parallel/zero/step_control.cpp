@@ -1,4 +1,4 @@
-// StepControl: bias corrections, the dynamic loss scale, and the scalars on their device.
+// StepControl: number types by name, bias corrections, the dynamic loss scale, and the scalars on their device.
 #include "parallel/zero/step_control.h"
 
 #include <ATen/ops/empty.h>
@@ -11,6 +11,7 @@
 #include "parallel/zero/rules/device_update.h"
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"
+#include "src/base/text.h"
 
 namespace vit_hybrid::zero {
 
@@ -26,6 +27,19 @@ static_assert(std::is_trivially_copyable_v<StepScalars> && std::is_standard_layo
 static_assert(offsetof(StepScalars, not_finite) == offsetof(StepScalars, squares) + sizeof(double));
 
 }  // namespace
+
+PrecisionPolicy make_precision_policy(const std::string& name) {
+  if (name == "fp32" || name == "tf32") {
+    return {at::kFloat, at::kFloat, at::kFloat, at::kFloat};
+  }
+  if (name == "fp64") {
+    return {at::kDouble, at::kDouble, at::kDouble, at::kDouble};
+  }
+  if (name == "bf16" || name == "fp16") {
+    return {name == "bf16" ? at::kBFloat16 : at::kHalf, at::kFloat, at::kFloat, at::kFloat};
+  }
+  throw Error(ErrorClass::kUsage, str("precision '", name, "' is unknown; allowed: fp32, fp64, tf32, bf16, fp16"));
+}
 
 StepScalars scalars_of_step(const OptimizerOptions& options, int64_t number, double lr) {
   StepScalars step;

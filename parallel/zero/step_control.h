@@ -1,4 +1,5 @@
-// StepControl: the scalars of a step on its device, the loss scale, and whether the step is taken.
+// PrecisionPolicy: the number types of a run, one value from the option --precision; LossScaler: the loss scale of
+// fp16; StepControl: the scalars of a step on its device, and whether the step is taken.
 //
 // A GPU decides about its step itself: a host that had to read the norm would leave the device without work from the
 // end of backward until the update is launched. What is decided has the host's bits: one function in double
@@ -7,13 +8,33 @@
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
+#include <c10/core/ScalarType.h>
 
 #include <cstdint>
+#include <string>
 
 #include "parallel/zero/optimizer_options.h"
 #include "parallel/zero/rules/step_arithmetic.h"
 
 namespace vit_hybrid::zero {
+
+/// Parameters and activations are of type `compute`, gradients are added up in `gradient`, reduced over ranks in
+/// `reduce`, and the optimizer updates weights and moments of type `master`. Where master equals compute, the master
+/// weights are the parameters themselves; else the parameters are cast from them (P. Micikevicius et al., "Mixed
+/// precision training", ICLR 2018, section 3.1).
+struct PrecisionPolicy {
+  at::ScalarType compute = at::kFloat;
+  at::ScalarType gradient = at::kFloat;
+  at::ScalarType reduce = at::kFloat;
+  at::ScalarType master = at::kFloat;
+  bool operator==(const PrecisionPolicy&) const = default;
+
+  bool has_own_master() const { return master != compute; }
+};
+
+/// By name: "fp32", "tf32" (the same types), "fp64", "bf16" or "fp16", with gradients added up and reduced in the
+/// master type. Another name is Error(kUsage).
+PrecisionPolicy make_precision_policy(const std::string& name);
 
 /// Step number `number`, from 1, of an optimizer: its learning rate and bias corrections, made in double; D. P. Kingma
 /// and J. Ba, "Adam", ICLR 2015, algorithm 1.

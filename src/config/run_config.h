@@ -16,6 +16,7 @@
 #include "model/vit_options.h"
 #include "parallel/mesh/device_mesh.h"
 #include "parallel/zero/optimizer_options.h"
+#include "parallel/zero/step_control.h"
 #include "src/base/device/energy_meter.h"
 #include "src/config/lr_schedule.h"
 #include "src/config/option_table.h"

@@ -10,7 +10,6 @@
 #include "parallel/mesh/device_mesh.h"
 #include "parallel/zero/gradient_reducer.h"
 #include "parallel/zero/norms.h"
-#include "parallel/zero/optimizer_options.h"
 #include "parallel/zero/sharding.h"
 #include "parallel/zero/step_control.h"
 #include "parallel/zero/zero1_optimizer.h"

@@ -22,7 +22,7 @@
 #include "parallel/pipeline/runner.h"
 #include "parallel/tensor/parameter_buffer.h"
 #include "parallel/tensor/step_context.h"
-#include "parallel/zero/optimizer_options.h"
+#include "parallel/zero/step_control.h"
 #include "src/base/device/device_graph.h"
 #include "src/report/scores.h"
 

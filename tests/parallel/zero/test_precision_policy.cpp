@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "parallel/zero/norms.h"
-#include "parallel/zero/optimizer_options.h"
 #include "parallel/zero/rules/update_rule.h"
 #include "parallel/zero/step_control.h"
 #include "src/base/error.h"
