@@ -14,11 +14,11 @@
 
 namespace vit_hybrid::train {
 
-Climatology::Climatology(const RunConfig& config, const std::string& path, const data::WeatherTimes& times,
+Climatology::Climatology(const DataConfig& data, const std::string& path, const data::WeatherTimes& times,
                          const comm::MpiGroup& group)
     : times_(times) {
-  const std::string of_stats = config.data.stats.empty() ? "" : config.data.stats + "/climatology.nc";
-  const bool is_there = path.empty() && config.data.time_means.empty() && !of_stats.empty() &&
+  const std::string of_stats = data.stats.empty() ? "" : data.stats + "/climatology.nc";
+  const bool is_there = path.empty() && data.time_means.empty() && !of_stats.empty() &&
                         group.min(::access(of_stats.c_str(), R_OK) == 0 ? 1 : 0) > 0;
   // What only lies beside the statistics is nothing for data without dates.
   const bool have_dates = std::all_of(times.files().begin(), times.files().end(), [](const data::RowFile& file) {
@@ -26,16 +26,15 @@ Climatology::Climatology(const RunConfig& config, const std::string& path, const
   });
   const std::string& found = is_there && have_dates ? of_stats : path;
   if (found.empty()) {
-    mean_ = climatology_of(config.data, group, times);
+    mean_ = climatology_of(data, group, times);
     return;
   }
-  by_day_.emplace(group, found, data::FieldQuery{.dataset = "fields", .variables = config.data.variables}, times);
+  by_day_.emplace(group, found, data::FieldQuery{.dataset = "fields", .variables = data.variables}, times);
   comm::agreed(group, [&] {
     if (!have_dates) {
-      throw Error(
-          ErrorClass::kBadData,
-          str("the data in ", config.data.valid_data, " have no dates, which the climatology ", found, " is by"),
-          "leave --climatology out: anomalies are then against --time-means");
+      throw Error(ErrorClass::kBadData,
+                  str("the data in ", data.valid_data, " have no dates, which the climatology ", found, " is by"),
+                  "leave --climatology out: anomalies are then against --time-means");
     }
   });
   seconds_ = data::seconds_of_rows(group, times.files());

@@ -22,7 +22,7 @@ class Climatology {
   /// data have dates, else time_means.npy there, else none. Of what `times` predicts, which outlives it. Collective
   /// over `group`, errors agreed: those of DayClimatology and climatology_of(), Error(kBadData) where the data have no
   /// dates.
-  Climatology(const RunConfig& config, const std::string& path, const data::WeatherTimes& times,
+  Climatology(const DataConfig& data, const std::string& path, const data::WeatherTimes& times,
               const comm::MpiGroup& group);
 
   /// Error(kBadData) unless it is known at these rows of the data.

@@ -385,7 +385,7 @@ std::vector<LeadFigures> evaluate_leads(const RunConfig& config, const ModelUse&
   const double last_steps = options.steps.empty() ? 1.0 : parse_leads("--lead-steps", options.steps, true).back();
   const data::WeatherTimes times(world, weather_options(config.data, trained, config.data.valid_data,
                                                         config.data.valid_dates, std::llround(last_steps), last_hours));
-  const Climatology climatology(config, options.climatology, times, world);
+  const Climatology climatology(config.data, options.climatology, times, world);
   const TrainingData described = description_of_fields(times, data::roles_text(config.data.roles));
   std::vector<ScoredLead> leads;
   std::vector<StartBatch> batches;
