@@ -505,7 +505,8 @@ std::optional<std::array<double, 2>> seconds_of_date(const std::string& text, co
   int read_year = 0, read_month = 0, read_day = 0;
   const int parts = std::sscanf(text.c_str(), "%4d%n-%2u%n-%2u%n", &first.year, &read_year, &first.month, &read_month,
                                 &first.day, &read_day);
-  if (parts < 1 || std::max({read_year, read_month, read_day}) != static_cast<int>(text.size()) || first.year < 0) {
+  if (parts < 1 || read_year != 4 || std::max({read_year, read_month, read_day}) != static_cast<int>(text.size()) ||
+      first.year < 0) {
     return std::nullopt;
   }
   Date behind = first;
@@ -552,9 +553,11 @@ Range rows_of_dates(const AskedDates& dates, DateRows rows, const std::vector<do
   const auto reach = [&](const Lead& lead) {
     const double seconds =
         lead.hours > 0.0 ? lead.hours * kSecondsOfHour : static_cast<double>(lead.rows) * axis.interval;
-    return rows == DateRows::kOfSpan ? 0.0 : seconds * (1.0 + kIntervalTolerance);
+    return rows == DateRows::kOfSpan ? 0.0 : seconds;
   };
-  return {row_from((*first)[0] - reach(dates.before)), row_from((*last)[1] + reach(dates.after))};
+  // Intervals differ, of months by days; behind the dates, the last start lies before their end.
+  return {row_from((*first)[0] - reach(dates.before) * (1.0 + kIntervalTolerance)),
+          row_from((*last)[1] + reach(dates.after))};
 }
 
 std::vector<int64_t> rows_at_dates(const std::vector<std::string>& dates, const StoredTimes& times,

@@ -236,12 +236,14 @@ class HourDayFields {
   void read_coordinates(const OpenedFile& file, const std::vector<FieldVariable>& variables, const ArrayLayout& array) {
     const auto variable = std::find_if(variables.begin(), variables.end(),
                                        [&](const FieldVariable& known) { return known.name == array.name; });
-    for (const auto& [name, values, most] :
-         {std::tuple<const char*, std::vector<double>&, double>(kHour, hours_, 24.0), {kDayOfYear, days_, 367.0}}) {
+    for (const auto& [name, values, least, most] :
+         {std::tuple<const char*, std::vector<double>&, double, double>(kHour, hours_, 0.0, 24.0),
+          {kDayOfYear, days_, 1.0, 367.0}}) {
       const std::vector<double> found = file.coordinate(*variable, dim_named(*variable, name)).values;
-      const bool fits = !found.empty() && std::all_of(found.begin(), found.end(), [most = most](double value) {
-        return value >= 0.0 && value < most;
-      });
+      const bool fits =
+          !found.empty() && std::all_of(found.begin(), found.end(), [least = least, most = most](double value) {
+            return value >= least && value < most;
+          });
       if (!fits || (!values.empty() && values != found)) {
         throw Error(ErrorClass::kBadData,
                     str(file_.path, ": '", shown(array.name), "' has ", found.empty() ? "no" : "other",

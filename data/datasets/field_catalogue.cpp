@@ -272,6 +272,10 @@ void add_channels(RowFile& fields, const RowFile& more) {
   describe_together(to, str(fields.path, " and ", more.path));
 }
 
+bool contains_levels(const std::string& hint) {
+  return hint.find(" has the levels ") != std::string::npos;
+}
+
 // A file without some channel: another one may have it at other dates.
 [[noreturn]] void refuse_lacking(const RowFile& file, const std::vector<RowFile>& all, const FieldQuery& query) {
   const std::vector<std::string> names = split_channels(file.layout.attribute);
@@ -330,7 +334,31 @@ void add_channels(RowFile& fields, const RowFile& more) {
                       "same, row by row"));
     }
   }
-  inspect_fields(file.path, known);  // throws, with the nearest names
+  // A channel that is nowhere: what is said of the file whose variable has other levels, else of the first one.
+  std::set<std::string> paths = {file.path};
+  for (const ArrayLayout& array : file.layout.arrays) {
+    paths.insert(file.path_of(array));
+  }
+  for (int64_t channel = 0; channel < std::ssize(names); ++channel) {
+    if (has(file, channel)) {
+      continue;
+    }
+    FieldQuery of_one = known;
+    of_one.channels = names[static_cast<size_t>(channel)];
+    std::optional<Error> said;
+    for (const std::string& path : paths) {
+      try {
+        inspect_fields(path, of_one);
+      } catch (const Error& error) {
+        said = !said || contains_levels(error.hint()) ? error : said;
+      }
+    }
+    if (said) {
+      throw Error(said->error_class(),
+                  str(said->message(), paths.size() > 1 ? ", and no other file of its times has it" : ""),
+                  said->hint());
+    }
+  }
   VH_ASSERT(false, file.path);
 }
 

@@ -163,8 +163,17 @@ std::optional<StatisticsRows> statistics_rows(const std::string& path, const std
   std::string text, told;
   std::getline(lines, text);
   std::getline(lines, told);
-  text.erase(text.find_last_not_of("\r ") + 1);
-  const std::vector<std::string> known = split_channels(text), known_units = split_channels(told);
+  for (std::string* const line : {&text, &told}) {
+    line->erase(line->find_last_not_of("\r ") + 1);
+  }
+  const std::vector<std::string> known = split_channels(text);
+  const std::vector<std::string> known_units =
+      told.empty() ? std::vector<std::string>(known.size()) : split_channels(told);
+  if (known_units.size() != known.size()) {
+    throw Error(ErrorClass::kBadData,
+                str(list, " has ", counted(known.size(), "channel"), " and ", counted(known_units.size(), "unit")),
+                "needed is a unit for each channel, with commas between them; nothing where one is not known");
+  }
   std::vector<std::string> found_units;
   StatisticsRows found{std::ssize(known), {}};
   for (const std::string& name : split_channels(names)) {
@@ -178,8 +187,7 @@ std::optional<StatisticsRows> statistics_rows(const std::string& path, const std
                   "make statistics of these data: `vit_hybrid data stats`");
     }
     found.rows.push_back(place - known.begin());
-    found_units.push_back(known_units.size() == known.size() ? known_units[static_cast<size_t>(found.rows.back())]
-                                                             : "");
+    found_units.push_back(known_units[static_cast<size_t>(found.rows.back())]);
   }
   if (const auto other = other_unit(join(found_units, ","), units)) {
     throw Error(ErrorClass::kBadData,
@@ -204,8 +212,8 @@ void require_increment_lead(const std::string& folder, const Lead& lead) {
   text.erase(text.find_last_not_of("\n\r ") + 1);
   std::istringstream words(text);
   double number = 0.0;
-  std::string unit;
-  if (!(words >> number >> unit) || (unit != "hours" && unit != "rows")) {
+  std::string unit, more;
+  if (!(words >> number >> unit) || words >> more || !(number > 0.0) || (unit != "hours" && unit != "rows")) {
     throw Error(ErrorClass::kBadData, str(path, " holds '", shown(text), "'"), "needed is a lead: 24 hours");
   }
   const double given = unit == "hours" ? lead.hours : static_cast<double>(lead.rows);

@@ -224,7 +224,10 @@ std::string together_text(const comm::MpiGroup& group, const std::string& folder
   std::string text = str(folder, ": ", counted(paths.size(), "file"), " together\n");
   try {
     const RowSource source(group, paths, FieldQuery{.channels = join(words, ",")}, IoMode::kAuto);
-    const std::vector<Range> runs = comm::agreed(group, [&] { return time_runs(source.files()); });
+    const std::vector<Range> runs = comm::agreed(group, [&] {
+      require_alike(source.files());
+      return time_runs(source.files());
+    });
     TimeAxis times = source.files().front().layout.times;
     times.last = source.files().back().layout.times.last;
     times.interval = comm::agreed(group, [&] { return common_interval(source.files()); });

@@ -292,24 +292,6 @@ void check_folder(const WriteStatsOptions& options) {
   }
 }
 
-void check_files(const RowSource& source) {
-  const RowFile& first = source.files().front();
-  for (const RowFile& file : source.files()) {
-    const ArrayLayout& layout = file.layout;
-    const std::string where = str(file.path, ": dataset '", layout.name, "' (", join(layout.shape), ")");
-    if (layout.shape.size() != 4 || !c10::isFloatingType(layout.type) || layout.row_bytes() == 0) {
-      throw Error(ErrorClass::kBadData, str(where, " is no field"),
-                  "needed are floating-point values (time, channel, height, width)");
-    }
-    if (layout.type != first.layout.type ||
-        !std::equal(layout.shape.begin() + 1, layout.shape.end(), first.layout.shape.begin() + 1)) {
-      throw Error(ErrorClass::kBadData,
-                  str(where, " differs from that of ", first.path, " (", join(first.layout.shape), ")"),
-                  "all files have the same type, channels, height and width");
-    }
-  }
-}
-
 // Those of the increments, and their `lead`.
 TimePairs pairs_of(const RowSource& source, const WriteStatsOptions& options, Lead& lead) {
   lead = resolved_lead(asked_lead(options.lead), common_interval(source.files()));
@@ -462,6 +444,25 @@ void add_finite(const at::Tensor& row, const at::Tensor& sums, const at::Tensor&
   counts.add_(finite);
 }
 
+void require_alike(const std::vector<RowFile>& files) {
+  const RowFile& first = files.front();
+  for (const RowFile& file : files) {
+    const ArrayLayout& layout = file.layout;
+    const std::string where = str(file.path, ": dataset '", layout.name, "' (", join(layout.shape), ")");
+    if (layout.shape.size() != 4 || !c10::isFloatingType(layout.type) || layout.row_bytes() == 0) {
+      throw Error(ErrorClass::kBadData, str(where, " is no field"),
+                  "needed are floating-point values (time, channel, height, width)");
+    }
+    if (layout.type != first.layout.type ||
+        !std::equal(layout.shape.begin() + 1, layout.shape.end(), first.layout.shape.begin() + 1)) {
+      throw Error(ErrorClass::kBadData,
+                  str(where, " differs from that of ", first.path, " (", join(first.layout.shape), ")"),
+                  "all files have the same type, channels, height and width");
+    }
+  }
+  given_grid(files);
+}
+
 RowSelection RowSelection::of(const RowSource& source, int64_t wanted) {
   const int64_t total = num_rows(time_runs(source.files()));
   return {total, wanted == 0 ? total : std::min(wanted, total)};
@@ -498,13 +499,18 @@ WrittenStats write_stats(const comm::MpiGroup& group, const WriteStatsOptions& o
   const RowSource source(group, broadcast_lines(group, paths), options.fields, IoMode::kAuto);
   WrittenStats result;
   comm::agreed(group, [&] {
-    check_files(source);
+    require_alike(source.files());  // of two grids, statistics would be of both
     const RowFile& first = source.files().front();
     result.channel_names = channel_names(first.layout.shape[1], given_channels(source.files()), first.path);
-    given_grid(source.files());  // throws where two have other points: statistics would be of both
   });
   const RowSelection rows = RowSelection::of(source, 0);
   result.num_samples = rows.count;
+  comm::agreed(group, [&] {
+    if (rows.count == 0) {
+      throw Error(ErrorClass::kBadData, str(options.inputs.front(), " has no time that can be used"),
+                  "its files have no rows, or those of the dates are missing");
+    }
+  });
   StatisticsRequest request;
   request.missing = options.skip_missing ? MissingValues::kCount : MissingValues::kRefuse;
   request.time_means = options.time_means ? TimeMeans::kYes : TimeMeans::kNo;

@@ -88,6 +88,9 @@ struct RowStatistics {
   at::Tensor time_means;  ///< float64, of a row's shape: over the finite values of each element (NaN without any)
 };
 
+/// Error(kBadData) unless all are floating-point fields of one type, number of channels, and points.
+void require_alike(const std::vector<RowFile>& files);
+
 /// The rows of all files of `source` have one shape. The moments do not depend on the number of ranks, bit for bit, and
 /// the time means to the rounding of double. Collective over `group`, that of `source`; errors are agreed.
 RowStatistics row_statistics(const comm::MpiGroup& group, const RowSource& source, const RowSelection& rows,

@@ -95,10 +95,10 @@ void make_output_folder(const std::string& folder) {
 }
 
 OutputFolder::OutputFolder(const std::string& folder) {
-  const fs::path there = existing_part(folder);
   std::error_code ignored;
-  for (fs::path path = fs::absolute(folder, ignored); path != there && path != path.parent_path();
-       path = path.parent_path()) {
+  const fs::path whole = fs::absolute(folder, ignored), there = existing_part(folder);
+  const bool goes_up = std::find(whole.begin(), whole.end(), "..") != whole.end();
+  for (fs::path path = whole; !goes_up && path != there && path != path.parent_path(); path = path.parent_path()) {
     made_.push_back(path.string());
   }
   make_output_folder(folder);

@@ -33,7 +33,7 @@ void make_output_folder(const std::string& folder);
 /// that failed before its first file nothing is left.
 class OutputFolder {
  public:
-  /// Error(kCannotCreate).
+  /// Error(kCannotCreate). Of a path with ".." in it nothing is taken away.
   explicit OutputFolder(const std::string& folder);
   ~OutputFolder();
   OutputFolder(const OutputFolder&) = delete;

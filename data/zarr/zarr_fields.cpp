@@ -144,6 +144,7 @@ std::map<int64_t, int64_t> count_files(const std::string& folder, const ArrayLay
 
 // A fill value stands for chunks in which it is everywhere; that it is so in all chunks of a time, nobody believes.
 // Where all chunks are there, none may be missing later: the layout then has no fill value.
+// Of rows beyond the chosen ones those remain usable that are there up to these.
 std::string unwritten_chunks(const std::string& folder, ArrayLayout& layout) {
   const std::vector<int64_t> grid = grid_of_files(layout);
   std::map<int64_t, int64_t> counts = count_files(folder, layout, grid);
@@ -151,22 +152,36 @@ std::string unwritten_chunks(const std::string& folder, ArrayLayout& layout) {
   const int64_t rows = (is_sharded ? layout.chunk_files.shard : layout.chunk).front();  // of a file
   const int64_t of_row = num_elements(grid) / std::max<int64_t>(grid.front(), 1);
   const bool can_fill = layout.chunk_files.has_fill && std::isfinite(layout.chunk_files.fill);
-  const Range wanted = layout.usable_rows();
-  const Range files = wanted.empty() ? Range{} : Range{wanted.begin / rows, (wanted.end - 1) / rows + 1};
+  const Range asked = layout.usable_rows();
   // As if they were there: files of no other rows than missing ones.
   std::map<int64_t, int64_t> rows_missing;
   for (const int64_t missing : layout.missing) {
-    rows_missing[missing / rows] += wanted.contains(missing) ? 1 : 0;
+    rows_missing[missing / rows] += asked.contains(missing) ? 1 : 0;
   }
   int64_t left_out = 0;
   for (const auto& [file, count] : rows_missing) {
-    if (count > 0 && count == common_part({file * rows, (file + 1) * rows}, wanted).size()) {
+    if (count > 0 && count == common_part({file * rows, (file + 1) * rows}, asked).size()) {
       left_out += of_row - std::exchange(counts[file], of_row);
     }
   }
+  const int64_t needed = can_fill ? 1 : of_row;
+  if (layout.usable) {
+    const auto is_there = [&](int64_t file) { return counts.contains(file) && counts[file] >= needed; };
+    const Range chosen = layout.chosen_rows();
+    int64_t behind = (chosen.end + rows - 1) / rows, before = chosen.empty() ? behind : chosen.begin / rows;
+    while (before * rows > asked.begin && is_there(before - 1)) {
+      --before;
+    }
+    while (behind * rows < asked.end && is_there(behind)) {
+      ++behind;
+    }
+    layout.usable = common_part(asked, {before * rows, behind * rows});
+  }
+  const Range wanted = layout.usable_rows();
+  const Range files = wanted.empty() ? Range{} : Range{wanted.begin / rows, (wanted.end - 1) / rows + 1};
   int64_t row = files.begin, found = 0;  // the first row of files that lacks some
   for (auto at = counts.lower_bound(files.begin); at != counts.end() && at->first < files.end; ++at) {
-    row += at->first == row && at->second >= (can_fill ? 1 : of_row) ? 1 : 0;
+    row += at->first == row && at->second >= needed ? 1 : 0;
     found += at->second;
   }
   const int64_t all = files.size() * of_row;
@@ -484,10 +499,6 @@ ArrayLayout ZarrFields::inspect(const FieldVariable& variable, bool is_whole, co
     layout.usable = rows_of_dates(dates, DateRows::kWithReach, times.values, layout.times, folder_);
   }
   if (is_whole) {
-    layout.unwritten = unwritten_chunks(folder_, layout);
-  }
-  if (!layout.unwritten.empty() && layout.usable) {
-    layout.usable = layout.chosen;
     layout.unwritten = unwritten_chunks(folder_, layout);
   }
   const ZarrArray* const latitudes = coordinate_of(DimKind::kLatitude);

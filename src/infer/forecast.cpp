@@ -379,7 +379,7 @@ data::Hdf5ScaleCopy ForecastRecord::scales_for(const std::string& path) const {
 
 void ForecastRecord::finish() {
   if (store_) {
-    store_->finish();
+    store_->finish(options_.use.overwrite);
   } else {
     file_->finish();
   }

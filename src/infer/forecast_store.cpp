@@ -1,7 +1,11 @@
 // The folder that becomes a store, and what it may replace.
 #include "src/infer/forecast_store.h"
 
+#include <fcntl.h>
+
+#include <cstdio>
 #include <filesystem>
+#include <set>
 #include <system_error>
 #include <utility>
 #include <variant>
@@ -25,9 +29,29 @@ bool is_forecast_store(const std::string& path) {
   if (fs::is_symlink(path, ignored) || !fs::is_regular_file(metadata, ignored)) {
     return false;
   }
-  const data::ZarrJson root = data::parse_zarr_json(read_regular_file(metadata, kMostBytes), metadata);
-  const auto attributes = root.find("attributes");
-  return attributes != root.end() && attributes->is_object() && attributes->contains(kKindOfStore);
+  try {
+    const data::ZarrJson root = data::parse_zarr_json(read_regular_file(metadata, kMostBytes), metadata);
+    const auto attributes = root.find("attributes");
+    return attributes != root.end() && attributes->is_object() && attributes->contains(kKindOfStore);
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+// A channel may be called as another array is, or what is no name of a folder: names are the data's, or a checkpoint's.
+void require_names(const std::vector<data::ZarrArray>& arrays) {
+  std::set<std::string> names;
+  for (const data::ZarrArray& array : arrays) {
+    const bool is_plain = !array.name.empty() && array.name.find('/') == std::string::npos &&
+                          !array.name.starts_with('.') && !array.name.starts_with("__") &&
+                          array.name != data::kZarrMetadata;
+    const bool is_new = names.insert(array.name).second;
+    if (!is_plain || !is_new) {
+      throw Error(ErrorClass::kBadData,
+                  str("a store cannot have ", is_plain ? "two arrays '" : "an array '", shown(array.name), "'"),
+                  "give --out a name that ends with .nc or .h5, whose channels are values of a coordinate");
+    }
+  }
 }
 
 }  // namespace
@@ -49,6 +73,17 @@ void refuse_existing_store(const std::string& path, bool overwrite) {
     throw Error(ErrorClass::kCannotCreate, str("'", path, "' is there already"),
                 "give --overwrite to replace it, or another --out");
   }
+  const std::vector<data::ZarrArray> arrays = data::read_zarr_store(path).arrays;
+  for (const auto& entry : fs::recursive_directory_iterator(path)) {
+    const std::string name = entry.path().string().substr(path.size() + 1);
+    const bool is_of_store =
+        entry.is_directory() || data::is_chunk_of(arrays, name) || data::is_metadata_of(arrays, name);
+    if (!is_of_store || entry.is_symlink()) {
+      throw Error(ErrorClass::kCannotCreate,
+                  str("the store ", path, " also has ", shown(name), ", which would be lost"),
+                  "move it away, remove the store, or give another --out");
+    }
+  }
 }
 
 data::ZarrJson zarr_attributes(const data::Hdf5Attributes& attributes) {
@@ -62,6 +97,7 @@ data::ZarrJson zarr_attributes(const data::Hdf5Attributes& attributes) {
 ForecastStore::ForecastStore(const comm::MpiGroup& self, std::string path, std::vector<data::ZarrArray> arrays,
                              const data::Hdf5Attributes& attributes)
     : path_(std::move(path)), temporary_(temporary_name(path_)) {
+  require_names(arrays);
   std::error_code ignored;
   fs::remove_all(temporary_, ignored);
   data::ZarrJson json = zarr_attributes(attributes);
@@ -74,16 +110,20 @@ ForecastStore::~ForecastStore() {
   fs::remove_all(temporary_, ignored);
 }
 
-void ForecastStore::finish() {
+void ForecastStore::finish(bool overwrite) {
   writer_->finish();
-  const std::string old = temporary_ + ".old";
+  refuse_existing_store(path_, overwrite);
+  // The old one goes with the temporary name, in the destructor.
+  if (::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, path_.c_str(), RENAME_EXCHANGE) == 0) {
+    return;
+  }
+  const std::string old = temporary_ + ".old";  // on a file system without exchanges
   std::error_code error, ignored;
   if (fs::exists(path_, ignored)) {
-    fs::remove_all(old, ignored);
     fs::rename(path_, old, error);
   }
   if (!error) {
-    fs::rename(temporary_, path_, error);
+    fs::rename(temporary_, path_, error);  // fails where something came there meanwhile
   }
   if (error) {
     fs::rename(old, path_, ignored);

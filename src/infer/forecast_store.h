@@ -14,15 +14,15 @@ namespace vit_hybrid::train {
 /// Whether `path` is the name of one.
 bool is_store_name(const std::string& path);
 
-/// Error(kCannotCreate) where `path` is there and `overwrite` is not given, or is no store of a forecast: nothing else
-/// is replaced.
+/// Error(kCannotCreate) where `path` is there and `overwrite` is not given, is no store of a forecast, or has more in
+/// it than such a store: nothing else is replaced.
 void refuse_existing_store(const std::string& path, bool overwrite);
 
 /// Written under a temporary name beside `path`, which finish() replaces.
 class ForecastStore {
  public:
-  /// What a killed forecast left under the temporary name goes. This process is alone in `self`. Errors as
-  /// ZarrWriter's.
+  /// What a killed forecast left under the temporary name goes. This process is alone in `self`. Error(kBadData) for an
+  /// array whose name is another's, or no plain name of a file; those of ZarrWriter.
   ForecastStore(const comm::MpiGroup& self, std::string path, std::vector<data::ZarrArray> arrays,
                 const data::Hdf5Attributes& attributes);
   /// Without finish(): leaves no store behind, and an old one as it was.
@@ -31,8 +31,9 @@ class ForecastStore {
   ForecastStore& operator=(const ForecastStore&) = delete;
 
   const data::ZarrWriter& writer() const { return *writer_; }
-  /// All is on the storage and the store has its name. Error(kIo).
-  void finish();
+  /// All is on the storage and the store has its name; with `overwrite` the old one has it until then, where the file
+  /// system can exchange names. Error(kCannotCreate) for what came there meanwhile; Error(kIo).
+  void finish(bool overwrite);
 
  private:
   std::string path_;

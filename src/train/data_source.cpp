@@ -173,7 +173,8 @@ void warn_of_shared_times(const DataConfig& config, const data::WeatherDataset& 
 
 std::string text_of(const data::WeatherDataset& dataset, const std::string& folder, const std::string& dates) {
   const int64_t gaps = dataset.num_gaps();
-  return str(dataset.size(), " pairs ", dataset.lead().rows == 1 ? "" : data::lead_text(dataset.lead()) + " apart ",
+  return str(counted(static_cast<size_t>(dataset.size()), "pair"), " ",
+             dataset.lead().rows == 1 ? "" : data::lead_text(dataset.lead()) + " apart ",
              gaps == 0 ? "" : str("(none crosses the ", counted(gaps, "gap"), " in their times) "), "from ",
              dataset.files().size(), " files in ", folder, dates.empty() ? "" : str(", of the dates ", dates),
              ", read ", dataset.io_text());
