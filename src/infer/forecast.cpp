@@ -104,7 +104,7 @@ ForecastRecord::ForecastRecord(const RunConfig& config, const ForecastOptions& o
   }
   loss_weights_ =
       loss_weights(config, self, {grid_, times_.channel_names(), !times_.given_channels().empty(), normalization_.std});
-  climatology_.emplace(config, options_.climatology, times_, self);
+  climatology_.emplace(config.data, options_.climatology, times_, self);
   const int64_t stride = times_.lead().rows;
   for (int64_t lead = 1; lead <= num_true_written(); ++lead) {
     const int64_t row = place_.row + lead * stride;

@@ -13,6 +13,7 @@
 #include "src/base/error.h"
 #include "src/base/files.h"
 #include "src/base/text.h"
+#include "src/base/utf8.h"
 
 namespace vit_hybrid::train {
 

@@ -283,6 +283,9 @@ class Scores(Trial):
         forecast = ["forecast", "--checkpoint", "run", "--data", "wx/valid", "--start", start, "--steps", 4, "--out"]
         self.run(*forecast, "f.zarr")
         self.run(*forecast, "f.zarr", code=73, expect=["'f.zarr' is there already"])
+        (self.folder / "f.zarr/notes.txt").write_text("of the user")
+        self.run(*forecast, "f.zarr", "--overwrite", code=73, expect=["the store f.zarr also has notes.txt, which would be lost"])
+        (self.folder / "f.zarr/notes.txt").unlink()
         self.run(*forecast, "f.zarr", "--overwrite", "--tp", 2, ranks=2)
         self.run(*forecast, "by-hour.zarr", "--overwrite", code=73, expect=["'by-hour.zarr', which is there and is no store of a forecast"])
         self.run(*forecast, "wx/valid/f.zarr", code=64, expect=["would be one of the data's files in wx/valid"])

@@ -191,7 +191,7 @@ TEST_CASE("dates: rows of a span, rows beyond it that may be read, and rows of s
   };
   CHECK((rows({.span = "2016-01-31"}) == Range{4, 8}));
   CHECK((rows({"2016-01-31", {.rows = 2}, {.rows = 1}}, DateRows::kOfSpan) == Range{4, 8}));
-  CHECK((rows({"2016-01-31", {.rows = 2}, {.rows = 1}}) == Range{2, 10}));  // from the end of the day
+  CHECK((rows({"2016-01-31", {.rows = 2}, {.rows = 1}}) == Range{2, 9}));
   CHECK((rows({"2016-01-31", {.rows = 0, .hours = 6}, {.rows = 0}}) == Range{3, 8}));
   CHECK((rows({"2016-01-31", {.rows = 1, .hours = 12}, {.rows = 1000000000000}}) == Range{2, 10}));
   CHECK((rows({.span = "2016-02"}) == Range{8, 10}));

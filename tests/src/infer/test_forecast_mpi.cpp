@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 
 #include "data/datasets/coordinates.h"
@@ -14,7 +15,9 @@
 #include "src/checkpoint/checkpoint_reader.h"
 #include "src/infer/evaluate.h"
 #include "src/infer/forecast.h"
+#include "src/infer/forecast_store.h"
 #include "tests/support/compare.h"
+#include "tests/support/contains.h"
 #include "tests/support/hdf5_files.h"
 #include "tests/support/model_use_harness.h"
 #include "tests/support/scratch_folder.h"
@@ -288,4 +291,28 @@ TEST_CASE("forecast: a model that cannot be fed its output, replicas, and a stra
   config.model = small_classifier(model::Pooling::kMean);
   CHECK(thrown_error([&] { train::check_forecast(config, options); }).message().find("classifies") !=
         std::string::npos);
+}
+
+TEST_CASE(
+    "forecast store: names of channels that are no names of arrays, or another's, are refused before anything is "
+    "made") {
+  const comm::MpiGroup self = comm::MpiGroup::alone();
+  const ScratchFolder folder(self);
+  const std::string path = folder.file("f.zarr");
+  const auto store = [&](const std::vector<std::string>& names) {
+    std::vector<data::ZarrArray> arrays;
+    for (const std::string& name : names) {
+      arrays.push_back(data::zarr_array_to_write(name, {1, 2, 2}, {1, 2, 2}, {"time", "y", "x"}));
+    }
+    train::ForecastStore(self, path, std::move(arrays), {});
+  };
+  CHECK_NOTHROW(store({"t2m", "t2m_truth", "z500"}));
+  for (const char* const name : {"", ".", "..", "../victim.zarr", "a/b", "zarr.json", "__name"}) {
+    CHECK_MESSAGE((thrown_error([&] { store({"t2m", name}); }).error_class() == ErrorClass::kBadData), name);
+  }
+  CHECK(contains(thrown_error([&] {
+                   store({"t2m", "t2m_truth", "t2m_truth"});
+                 }).message(),
+                 "a store cannot have two arrays 't2m_truth'"));
+  CHECK(std::filesystem::is_empty(folder.path()));
 }
