@@ -276,8 +276,10 @@ bool contains_levels(const std::string& hint) {
   return hint.find(" has the levels ") != std::string::npos;
 }
 
-// A file without some channel: another one may have it at other dates.
-[[noreturn]] void refuse_lacking(const RowFile& file, const std::vector<RowFile>& all, const FieldQuery& query) {
+// A file without some channel: another one may have it at other dates. `paths`: of all files of its times, also those
+// of which nothing is taken.
+[[noreturn]] void refuse_lacking(const RowFile& file, const std::vector<RowFile>& all,
+                                 const std::set<std::string>& paths, const FieldQuery& query) {
   const std::vector<std::string> names = split_channels(file.layout.attribute);
   const auto has = [](const RowFile& of, int64_t channel) { return &of.layout.array_of(channel) != &of.layout; };
   const auto span = [](const RowFile& of) {
@@ -335,10 +337,6 @@ bool contains_levels(const std::string& hint) {
     }
   }
   // A channel that is nowhere: what is said of the file whose variable has other levels, else of the first one.
-  std::set<std::string> paths = {file.path};
-  for (const ArrayLayout& array : file.layout.arrays) {
-    paths.insert(file.path_of(array));
-  }
   for (int64_t channel = 0; channel < std::ssize(names); ++channel) {
     if (has(file, channel)) {
       continue;
@@ -470,8 +468,10 @@ std::vector<RowFile> join_by_dates(std::vector<RowFile> files, const FieldQuery&
                    [&](const RowFile& a, const RowFile& b) { return first_channel(a) < first_channel(b); });
   std::vector<RowFile> joined;
   std::map<uint64_t, size_t> by_dates;  // numbers of the joined ones
+  std::map<uint64_t, std::set<std::string>> paths;
   for (RowFile& file : files) {
     const TimeAxis& times = file.layout.times;
+    paths[times.digest].insert(file.path);
     const auto [same, is_first] = by_dates.try_emplace(times.digest, joined.size());
     const bool is_beside =
         times.kind == TimeAxis::Kind::kDates && !is_first && joined[same->second].layout.times == times;
@@ -482,7 +482,7 @@ std::vector<RowFile> join_by_dates(std::vector<RowFile> files, const FieldQuery&
     }
   }
   if (const auto lacking = std::find_if_not(joined.begin(), joined.end(), has_all); lacking != joined.end()) {
-    refuse_lacking(*lacking, joined, query);
+    refuse_lacking(*lacking, joined, paths[lacking->layout.times.digest], query);
   }
   return joined;
 }

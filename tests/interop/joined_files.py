@@ -200,7 +200,7 @@ class Trial:
         more = weather(6, 2)
         names = "u10,t2m,z500"
 
-        def folder(name, *files, code, says=()):
+        def folder(name, *files, code, says=(), names=names):
             for i, (of_file, times, options) in enumerate(files):
                 netcdf(self.folder / name / f"p{i}.nc", of_file, times, **options)
             ended, text = self.statistics(name, names)
@@ -213,6 +213,10 @@ class Trial:
                code=0)
         folder("whole", (values, hours, {}), code=0)
         self.check("beside is whole", self.bytes_of("beside") == self.bytes_of("whole"), "other statistics")
+        folder("a level that is nowhere", (u, hours, {}), ({**t, **z}, hours, {}), code=65, names="u10,z700",
+               says=["p1.nc has no channel 'z700', and no other file of its times has it; z has the levels"])
+        folder("a channel that is nowhere", (u, hours, {}), ({**t, **z}, hours, {}), code=65, names="u10,z500,v10",
+               says=["p0.nc has no channel 'v10', and no other file of its times has it; nearest is 'u10'"])
         gap, other_gap = 788940 + numpy.array([[0, 6, 30, 36, 48, 54], [0, 6, 24, 30, 48, 54]])
         folder("gaps of other lengths", (u, gap, {}), ({**t, **z}, other_gap, {}), code=65, says=["dates"])
         folder("other minutes", (u, hours, {}), ({**t, **z}, hours + numpy.array([0, .4, .4, -.4, .4, 0]), {}), code=65, says=["dates"])
