@@ -80,15 +80,10 @@ void check_old_store(const PlannedOutput& output, const PlannedStore& store) {
   if (!fs::is_directory(there)) {
     refuse_output(str(root, " is there and is no folder"), "remove it, or give another folder");
   }
-  for (fs::recursive_directory_iterator entry(root, error), end; !error && entry != end; entry.increment(error)) {
-    const std::string name = entry->path().string().substr(root.size() + 1);
-    const bool is_replaced = is_left_of_store(output, *entry) || is_metadata_of(store.arrays, name);
-    if (!is_replaced || entry->is_symlink()) {
-      refuse_output(str("the store ", root, " also has ", name, ", which would not be replaced"),
-                    "remove the store, or give another folder");
-    }
+  if (const std::string name = foreign_entry(store.arrays, root); !name.empty()) {
+    refuse_output(str("the store ", root, " also has ", name, ", which would not be replaced"),
+                  "remove the store, or give another folder");
   }
-  if (error) refuse_output(str("cannot list ", root, ": ", error.message()), "check its permissions");
 }
 
 void check_folder(const PlannedOutput& output) {

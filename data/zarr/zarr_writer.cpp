@@ -175,6 +175,22 @@ bool is_unfinished_metadata(std::span<const ZarrArray> arrays, const std::string
          read_regular_file(file, std::ssize(text), Links::kRefuse) == text;
 }
 
+std::string foreign_entry(std::span<const ZarrArray> arrays, const std::string& folder) {
+  std::error_code error;
+  for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().string().substr(folder.size() + 1);
+    const bool is_made = fs::is_directory(entry->symlink_status()) || is_chunk_of(arrays, name) ||
+                         is_metadata_of(arrays, name) || is_unfinished_metadata(arrays, folder, name);
+    if (!is_made || entry->is_symlink()) {
+      return name;
+    }
+  }
+  if (error) {
+    throw Error(ErrorClass::kCannotCreate, str("cannot list ", folder, ": ", error.message()), "check its permissions");
+  }
+  return "";
+}
+
 ZarrWriter::ZarrWriter(const comm::MpiGroup& group, std::string folder, std::vector<ZarrArray> arrays,
                        ZarrJson attributes)
     : group_(group), folder_(std::move(folder)), arrays_(std::move(arrays)), attributes_(std::move(attributes)) {

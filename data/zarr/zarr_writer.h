@@ -38,6 +38,11 @@ bool is_metadata_of(std::span<const ZarrArray> arrays, std::string_view path);
 /// the metadata of an array, or of the store under its temporary name, where the store has none.
 bool is_unfinished_metadata(std::span<const ZarrArray> arrays, const std::string& folder, const std::string& path);
 
+/// The path in the store `folder` of the first entry found that a writer of these arrays does not make: a file that is
+/// neither a chunk nor metadata, unfinished ones too, or a symbolic link; empty where there is none.
+/// Error(kCannotCreate) for a folder that cannot be listed.
+std::string foreign_entry(std::span<const ZarrArray> arrays, const std::string& folder);
+
 /// Chunks get their names at once, the metadata theirs in finish(), that of the store last: until then nobody takes the
 /// folder for a store, nor any of its arrays for one.
 class ZarrWriter {

@@ -74,16 +74,9 @@ void refuse_existing_store(const std::string& path, bool overwrite) {
     throw Error(ErrorClass::kCannotCreate, str("'", path, "' is there already"),
                 "give --overwrite to replace it, or another --out");
   }
-  const std::vector<data::ZarrArray> arrays = data::read_zarr_store(path).arrays;
-  for (const auto& entry : fs::recursive_directory_iterator(path)) {
-    const std::string name = entry.path().string().substr(path.size() + 1);
-    const bool is_of_store =
-        entry.is_directory() || data::is_chunk_of(arrays, name) || data::is_metadata_of(arrays, name);
-    if (!is_of_store || entry.is_symlink()) {
-      throw Error(ErrorClass::kCannotCreate,
-                  str("the store ", path, " also has ", shown(name), ", which would be lost"),
-                  "move it away, remove the store, or give another --out");
-    }
+  if (const std::string name = data::foreign_entry(data::read_zarr_store(path).arrays, path); !name.empty()) {
+    throw Error(ErrorClass::kCannotCreate, str("the store ", path, " also has ", shown(name), ", which would be lost"),
+                "move it away, remove the store, or give another --out");
   }
 }
 
@@ -114,14 +107,13 @@ ForecastStore::~ForecastStore() {
 void ForecastStore::finish(bool overwrite) {
   writer_->finish();
   refuse_existing_store(path_, overwrite);
-  // The old one goes with the temporary name, in the destructor.
-  if (::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, path_.c_str(), RENAME_EXCHANGE) == 0) {
-    return;
-  }
-  const std::string old = temporary_ + ".old";  // on a file system without exchanges
+  const std::string old = temporary_ + ".old";
   std::error_code error, ignored;
-  if (fs::exists(path_, ignored)) {
-    fs::rename(path_, old, error);
+  if (overwrite && fs::exists(path_, ignored)) {
+    if (::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, path_.c_str(), RENAME_EXCHANGE) == 0) {
+      return;  // the old one goes with the temporary name, in the destructor
+    }
+    fs::rename(path_, old, error);  // a file system without exchanges
   }
   if (!error) {
     fs::rename(temporary_, path_, error);  // fails where something came there meanwhile
