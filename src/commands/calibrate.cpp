@@ -86,16 +86,16 @@ void choose_kernels(const comm::MpiGroup& world) {
 
 // What a layer costs beside its kernels, by layers that are so small that kernels take little.
 double operation_seconds(at::ScalarType type, const train::RateTables& tables, const comm::MpiGroup& world) {
-  train::RunConfig config;
-  config.model.image_height = 4;
-  config.model.image_width = 8;
-  config.model.patch_height = config.model.patch_width = 1;
-  config.model.embed_dim = 96;
-  config.model.num_heads = 3;
-  config.model.mlp_hidden = 96;
-  config.model.depth = 24;
-  const double measured = train::calibrate_blocks(config.model, type, world);
-  const auto work = train::pass_work(config, {1, 1 + config.model.depth}, {0, 1}, 1);
+  model::VitOptions model;
+  model.image_height = 4;
+  model.image_width = 8;
+  model.patch_height = model.patch_width = 1;
+  model.embed_dim = 96;
+  model.num_heads = 3;
+  model.mlp_hidden = 96;
+  model.depth = 24;
+  const double measured = train::calibrate_blocks(model, type, world);
+  const auto work = train::pass_work(model, model::Recompute::kNone, {1, 1 + model.depth}, {0, 1}, 1);
   const double kernels = train::seconds_of(work.forward, tables) + train::seconds_of(work.backward, tables);
   return std::max(0.0, measured - kernels) / (work.forward_operations + work.backward_operations);
 }

@@ -152,7 +152,7 @@ class Planner {
   // What integers of 64 bits would not count.
   static std::vector<std::string> too_large(const RunConfig& config) {
     constexpr double kMost = 0x1p48;
-    const auto least = train::least_bytes_per_rank(config, train::ModelPurpose::kTraining);
+    const auto least = train::least_bytes_per_rank(config, config.data, train::ModelPurpose::kTraining);
     const auto fields = 4.0 * static_cast<double>(config.parallel.micro_batch_size) *
                         static_cast<double>(config.model.in_channels + config.model.out_channels) *
                         static_cast<double>(config.model.image_height) * static_cast<double>(config.model.image_width);
@@ -168,13 +168,13 @@ class Planner {
 
   Planned planned(RunConfig config, int ranks) const {
     Planned planned{std::move(config), {}, {}, true, {}};
-    planned.report = train::report_layout(planned.config, compute_);
+    planned.report = train::report_layout(planned.config, planned.config.data, compute_);
     const int per_node = options_.ranks_per_node > 0 ? options_.ranks_per_node : ranks;
     planned.between_nodes = train::plan_bytes_between_nodes(
         planned.config, train::plan_replica(planned.config, planned.config.parallel.dp - 1), per_node, compute_.device);
     planned.fits = fits(static_cast<double>(planned.report.fullest.memory.total));
     if (machine_) {
-      planned.time = train::plan_time(planned.config, *machine_, per_node, compute_.threads);
+      planned.time = train::plan_time(planned.config, planned.config.data, *machine_, per_node, compute_.threads);
     }
     return planned;
   }
@@ -246,7 +246,7 @@ Json to_json_in_full(const Planned& planned, const Planner& planner, int ranks) 
   const auto replica = train::plan_replica(planned.config, planned.config.parallel.dp - 1);
   for (const int stage : train::telling_stages(replica.stages)) {
     const train::ModelPlace place{stage, planned.config.parallel.tp - 1};
-    const auto memory = train::plan_memory(planned.config, replica, place, planner.compute());
+    const auto memory = train::plan_memory(planned.config, planned.config.data, replica, place, planner.compute());
     const Range units = replica.stages[static_cast<size_t>(stage)];
     json["stages"].push_back(
         {{"stage", stage},
@@ -270,8 +270,10 @@ std::string text_of(const Planned& planned, const Planner& planner) {
   for (const int stage : train::telling_stages(replica.stages)) {
     const train::ModelPlace place{stage, planned.config.parallel.tp - 1};
     const auto traffic = train::plan_traffic(planned.config, replica, place, planner.compute().device);
-    out += str("  stage ", stage, "\n    holds   ",
-               train::memory_text(train::plan_memory(planned.config, replica, place, planner.compute())), "\n");
+    out += str(
+        "  stage ", stage, "\n    holds   ",
+        train::memory_text(train::plan_memory(planned.config, planned.config.data, replica, place, planner.compute())),
+        "\n");
     std::vector<std::string> parts;
     for (const mesh::Group group : mesh::kGroups) {
       const auto& of_group = traffic[static_cast<size_t>(group)];

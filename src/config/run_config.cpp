@@ -143,11 +143,11 @@ int64_t ParallelConfig::bucket_bytes() const {
   return static_cast<int64_t>(std::ceil(bucket_mb * (1 << 20)));
 }
 
-int64_t RunConfig::replica_batch_size() const {
+int64_t StepConfig::replica_batch_size() const {
   return ceil_divide(global_batch_size, std::max(parallel.dp, 1));
 }
 
-int RunConfig::num_micro_batches() const {
+int StepConfig::num_micro_batches() const {
   return static_cast<int>(ceil_divide(replica_batch_size(), std::max<int64_t>(parallel.micro_batch_size, 1)));
 }
 

@@ -1,4 +1,4 @@
-// RunConfig: the whole configuration of a run, and where its checkpoints go.
+// RunConfig: the whole configuration of a run; StepConfig: what of it a training step computes.
 #pragma once
 
 #include <array>
@@ -169,25 +169,35 @@ struct CheckpointConfig {
   bool resumes_own_run() const { return resume == "latest" || resume == "auto"; }
 };
 
-/// All values of one run. Defaults here are the defaults of the options.
-struct RunConfig {
-  std::string preset;  ///< name of the preset that model started from; may be empty
+/// What a training step computes, and with what: the model, its loss and optimizer, and how they are cut and rounded.
+struct StepConfig {
   model::VitOptions model;
   LossConfig loss;
   ParallelConfig parallel;
-  DataConfig data;
   OptimizerConfig optimizer;
-  ScheduleConfig schedule;
-  CheckpointConfig checkpoint;
-  int64_t global_batch_size = 16;
-  int64_t local_batch_size = 0;  ///< samples a replica; when positive, resolve() sets global_batch_size = dp x this
   PrecisionConfig precision;
+  int64_t global_batch_size = 16;
   model::Recompute recompute = model::Recompute::kNone;
   bool deterministic = false;  ///< only kernels that give the same bits each time
   bool retune = false;         ///< measure kernels again instead of using a checkpoint's choice
   CudaGraph cuda_graph = CudaGraph::kAuto;
   DeviceChoice device = DeviceChoice::kAuto;
   uint64_t seed = 1;
+
+  bool is_forecast() const { return model.task == model::Task::kForecast; }
+  /// Most samples a replica has in a step.
+  int64_t replica_batch_size() const;
+  /// Micro-batches of the replica with most samples.
+  int num_micro_batches() const;
+};
+
+/// All values of one run. Defaults here are the defaults of the options.
+struct RunConfig : StepConfig {
+  std::string preset;  ///< name of the preset that model started from; may be empty
+  DataConfig data;
+  ScheduleConfig schedule;
+  CheckpointConfig checkpoint;
+  int64_t local_batch_size = 0;  ///< samples a replica; when positive, resolve() sets global_batch_size = dp x this
   int64_t log_interval = 10;
   int64_t histogram_every = 0;  ///< iterations; 0: no histograms
   int64_t test_steps = 0;       ///< of the test mode, which measures and writes no checkpoint; 0: a real run
@@ -209,13 +219,8 @@ struct RunConfig {
 
   /// Tests of a recipe, not runs of it: they leave no checkpoint.
   bool is_trial() const { return test_steps > 0 || find_lr > 0; }
-  bool is_forecast() const { return model.task == model::Task::kForecast; }
   /// By whom an option was given: 2 the command line, 1 the environment, 0 others or nobody.
   int precedence(const std::string& option) const;
-  /// Most samples a replica has in a step.
-  int64_t replica_batch_size() const;
-  /// Micro-batches of the replica with most samples.
-  int num_micro_batches() const;
   /// A learning rate times sqrt(global_batch_size / lr_batch_size) with scaling kSqrt, times that ratio with kLinear
   /// (P. Goyal et al., arXiv:1706.02677, section 2.1).
   double scaled(double lr) const;

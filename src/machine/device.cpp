@@ -28,7 +28,7 @@ namespace {
 constexpr int kMessagingMicroBatches = 2;
 
 // Nothing where the micro-batches can be recorded.
-std::optional<std::string> obstacle(const RunConfig& config, c10::Device device) {
+std::optional<std::string> obstacle(const StepConfig& config, c10::Device device) {
   const ParallelConfig& parallel = config.parallel;
   const model::VitOptions& model = config.model;
   if (!device.is_cuda()) {
@@ -54,7 +54,7 @@ std::optional<std::string> obstacle(const RunConfig& config, c10::Device device)
 
 }  // namespace
 
-StepRecording step_recording(const RunConfig& config, c10::Device device) {
+StepRecording step_recording(const StepConfig& config, c10::Device device) {
   if (config.cuda_graph == CudaGraph::kOff) {
     return {false, false, "started kernel by kernel: --cuda-graph off"};
   }
@@ -469,7 +469,7 @@ Machine set_up_machine(const RunConfig& config, ModelPurpose purpose, const comm
     check_ctas(parallel, device);
     check_sum_blocks(parallel, device);
   });
-  check_model_memory(config, device, purpose, world);
+  check_model_memory(config, config.data, device, purpose, world);
   set_kernel_options(config, device, world);
   if (device.is_cpu()) {
     report_placement(placements);

@@ -30,7 +30,7 @@ struct StepRecording {
 
 /// As --cuda-graph (auto: where it can) has it. Error(kUsage) where `on` is given and it cannot. `config` is resolved.
 /// Pure.
-StepRecording step_recording(const RunConfig& config, c10::Device device);
+StepRecording step_recording(const StepConfig& config, c10::Device device);
 
 /// Where a rank is, and what it sees there.
 struct RankGpus {

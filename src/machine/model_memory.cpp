@@ -23,7 +23,7 @@ double bytes_of(at::ScalarType type) {
   return static_cast<double>(c10::elementSize(type));
 }
 
-double bytes_per_parameter(const RunConfig& config, ModelPurpose purpose) {
+double bytes_per_parameter(const StepConfig& config, ModelPurpose purpose) {
   const zero::PrecisionPolicy policy = precision_policy(config.precision);
   if (purpose == ModelPurpose::kUse) {
     return bytes_of(policy.compute);
@@ -35,7 +35,7 @@ double bytes_per_parameter(const RunConfig& config, ModelPurpose purpose) {
 }
 
 // The input of each block is kept under every --recompute.
-double micro_batch_bytes(const RunConfig& config) {
+double micro_batch_bytes(const StepConfig& config) {
   const model::VitOptions& model = config.model;
   const double features = static_cast<double>(model.num_tokens()) * static_cast<double>(model.embed_dim);
   return static_cast<double>(config.parallel.micro_batch_size) * static_cast<double>(model.depth) * features *
@@ -113,14 +113,14 @@ double generated_bytes(const DataConfig& data, const model::VitOptions& model) {
   }
 }
 
-RankBytes least_bytes_per_rank(const RunConfig& config, ModelPurpose purpose) {
+RankBytes least_bytes_per_rank(const StepConfig& config, const DataConfig& data, ModelPurpose purpose) {
   const ParallelConfig& parallel = config.parallel;
   const double parameters = model::num_slice_parameters(config.model, 0, parallel.tp);
   const double of_parameters = parameters * bytes_per_parameter(config, purpose) / parallel.pp;
   if (purpose == ModelPurpose::kUse) {
     return {of_parameters, 0.0};
   }
-  return {of_parameters + micro_batch_bytes(config) / parallel.pp, generated_bytes(config.data, config.model)};
+  return {of_parameters + micro_batch_bytes(config) / parallel.pp, generated_bytes(data, config.model)};
 }
 
 int64_t node_memory_bytes(const std::string& root) {
@@ -139,11 +139,11 @@ std::string memory_problem(const model::VitOptions& model, const ParallelConfig&
              ", which has ", bytes_text(available));
 }
 
-void check_model_memory(const RunConfig& config, c10::Device device, ModelPurpose purpose,
+void check_model_memory(const StepConfig& config, const DataConfig& data, c10::Device device, ModelPurpose purpose,
                         const comm::MpiGroup& world) {
   const comm::ProcessPlace& place = comm::process_place();
   const int per_node = std::max(1, place.size / place.num_nodes);
-  const RankBytes bytes = least_bytes_per_rank(config, purpose);
+  const RankBytes bytes = least_bytes_per_rank(config, data, purpose);
   const double on_host = device.is_cpu() ? bytes.of_model + bytes.of_data : bytes.of_data;
   comm::agreed(world, [&] {
     std::string problem =

@@ -21,7 +21,7 @@ struct RankBytes {
 /// Bytes that a rank of `config` (resolved) takes on average, at least: parameters, and in training their gradients,
 /// the optimizer's state and the inputs of one micro-batch's blocks; and generated data. Closed forms, which do not
 /// overflow. Some rank takes as much or more. Pure.
-RankBytes least_bytes_per_rank(const RunConfig& config, ModelPurpose purpose);
+RankBytes least_bytes_per_rank(const StepConfig& config, const DataConfig& data, ModelPurpose purpose);
 
 /// Of data that are generated at the start and kept, by each rank.
 double generated_bytes(const DataConfig& data, const model::VitOptions& model);
@@ -37,6 +37,7 @@ std::string memory_problem(const model::VitOptions& model, const ParallelConfig&
 
 /// Error(kUsage), agreed, for a model that cannot fit into the nodes (or GPUs), taken to be alike. Collective over
 /// `world`.
-void check_model_memory(const RunConfig& config, c10::Device device, ModelPurpose purpose, const comm::MpiGroup& world);
+void check_model_memory(const StepConfig& config, const DataConfig& data, c10::Device device, ModelPurpose purpose,
+                        const comm::MpiGroup& world);
 
 }  // namespace vit_hybrid::train

@@ -41,15 +41,14 @@ int64_t attention_bytes(const model::VitOptions& model, int64_t samples, int64_t
 }
 
 // Of the prediction that is scored, as it is computed and, where that is of another type, as its loss takes it.
-int64_t score_bytes(const RunConfig& config, int64_t micro_batch, const zero::PrecisionPolicy& policy) {
-  const model::VitOptions& model = config.model;
+int64_t score_bytes(const model::VitOptions& model, int64_t micro_batch, const zero::PrecisionPolicy& policy) {
   const int64_t wide = policy.compute == policy.master ? 0 : size_of(policy.master);
   return micro_batch * model.out_channels * model.image_height * model.image_width * (size_of(policy.compute) + wide);
 }
 
 // Batches as they are read, in fp32; what the model and the loss take, where that is of another type; and the fields
 // that are generated at the start.
-int64_t data_bytes(const RunConfig& config, const ReplicaPlan& replica, ModelPlace place,
+int64_t data_bytes(const StepConfig& config, const DataConfig& data, const ReplicaPlan& replica, ModelPlace place,
                    const zero::PrecisionPolicy& policy, const ComputeTraits& compute) {
   const model::VitOptions& model = config.model;
   const bool is_first = place.stage == 0, is_last = place.stage + 1 == config.parallel.pp;
@@ -58,14 +57,14 @@ int64_t data_bytes(const RunConfig& config, const ReplicaPlan& replica, ModelPla
   const int64_t target = is_last && config.is_forecast() ? model.out_channels * pixels : 0;
   // What validation compares a forecast with, and increments are to be added to: a part of the input, or read apart.
   const int64_t present = is_last && config.is_forecast() ? model.out_channels * pixels : 0;
-  const bool is_apart = !is_first || !config.data.roles.diagnostics.empty();
+  const bool is_apart = !is_first || !data.roles.diagnostics.empty();
   const int64_t valid_input = input + (is_apart ? present : 0);
   // A GPU normalizes what is taken; on the host the threads that read have done so.
-  const bool is_scaled = config.data.kind == DataKind::kHdf5 && compute.device != c10::DeviceType::CPU;
+  const bool is_scaled = data.kind == DataKind::kHdf5 && compute.device != c10::DeviceType::CPU;
   const auto converted = [is_scaled](int64_t numbers, at::ScalarType type) {
     return type == at::kFloat && !is_scaled ? 0 : numbers * size_of(type);
   };
-  const bool adds = config.data.target == TargetKind::kIncrement;
+  const bool adds = data.target == TargetKind::kIncrement;
   const int64_t batch = (input + target + (adds && is_apart ? present : 0)) * size_of(at::kFloat);
   // Increments are computed beside the states.
   const int64_t own = converted(input, policy.compute) + converted(target, policy.master) +
@@ -74,14 +73,14 @@ int64_t data_bytes(const RunConfig& config, const ReplicaPlan& replica, ModelPla
   const int64_t read_ahead = compute.read_ahead;
   // Tensor ranks that share the reading of files hold, beside the batch that they join, their own share of it and what
   // the others have read of one of its tensors; what is read ahead is shares.
-  const int64_t tp = config.data.kind == DataKind::kHdf5 && config.is_forecast() ? config.parallel.tp : 1;
+  const int64_t tp = data.kind == DataKind::kHdf5 && config.is_forecast() ? config.parallel.tp : 1;
   const int64_t joined = (read_ahead + 1) * batch + (tp - 1) * std::max(input, target) * size_of(at::kFloat);
   const int64_t ahead = std::max(read_ahead * batch, tp > 1 ? joined / tp : 0);
   const int64_t training = ahead + in_flight * (batch + own);
   // What is read ahead of training stays while validation reads ahead, too; of files also the memory of the batches in
   // work, which their data set keeps for the next ones.
-  const bool validates = config.data.has_validation();
-  const int64_t kept = read_ahead + (config.data.kind == DataKind::kHdf5 ? in_flight : 0);
+  const bool validates = data.has_validation();
+  const int64_t kept = read_ahead + (data.kind == DataKind::kHdf5 ? in_flight : 0);
   const int64_t valid_batch = (valid_input + target) * size_of(at::kFloat);
   // Without backwards a first stage takes the next micro-batch while the last one's is still held.
   const int64_t next_input = config.parallel.pp > 1 ? converted(input, policy.compute) : 0;
@@ -89,15 +88,15 @@ int64_t data_bytes(const RunConfig& config, const ReplicaPlan& replica, ModelPla
       validates ? kept * batch + (read_ahead + 1) * valid_batch + own + next_input + converted(present, policy.master)
                 : 0;
   // Each data set keeps its own.
-  const int64_t of_data_set = compute.reading_threads * config.data.decoding_bytes + config.data.static_bytes;
-  const int64_t of_validation = validates ? of_data_set + config.data.climatology_bytes : 0;
-  return static_cast<int64_t>(generated_bytes(config.data, model)) + std::max(training, validation) + of_data_set +
+  const int64_t of_data_set = compute.reading_threads * data.decoding_bytes + data.static_bytes;
+  const int64_t of_validation = validates ? of_data_set + data.climatology_bytes : 0;
+  return static_cast<int64_t>(generated_bytes(data, model)) + std::max(training, validation) + of_data_set +
          of_validation;
 }
 
 // Over the backwards of the step, each of the oldest of the micro-batches in flight, which differ by a sample. Of its
 // parts one is in backward, and the gradients of the others wait.
-int64_t most_activations(const RunConfig& config, const ReplicaPlan& replica, ModelPlace place, Range units,
+int64_t most_activations(const StepConfig& config, const ReplicaPlan& replica, ModelPlace place, Range units,
                          at::ScalarType type) {
   const auto stage = static_cast<size_t>(place.stage);
   const int in_flight = replica.schedule.peak_in_flight[stage];
@@ -139,7 +138,7 @@ ComputeTraits compute_traits(const DataConfig& data, c10::Device device) {
   return traits;
 }
 
-ReplicaPlan plan_replica(const RunConfig& config, int replica) {
+ReplicaPlan plan_replica(const StepConfig& config, int replica) {
   const ParallelConfig& parallel = config.parallel;
   const int64_t samples = Partition(config.global_batch_size, parallel.dp).part(replica).size();
   const int64_t micro_batches = data::num_micro_batches(samples, parallel.micro_batch_size);
@@ -148,7 +147,7 @@ ReplicaPlan plan_replica(const RunConfig& config, int replica) {
           schedule_report(parallel, static_cast<int>(micro_batches))};
 }
 
-tensor::FlatLayout plan_flat_layout(const RunConfig& config, const ReplicaPlan& replica, ModelPlace place,
+tensor::FlatLayout plan_flat_layout(const StepConfig& config, const ReplicaPlan& replica, ModelPlace place,
                                     c10::DeviceType device) {
   const ParallelConfig& parallel = config.parallel;
   return tensor::make_flat_layout(
@@ -158,7 +157,7 @@ tensor::FlatLayout plan_flat_layout(const RunConfig& config, const ReplicaPlan& 
       parallel.state_shards());
 }
 
-MemoryPlan plan_memory(const RunConfig& config, const ReplicaPlan& replica, ModelPlace place,
+MemoryPlan plan_memory(const StepConfig& config, const DataConfig& data, const ReplicaPlan& replica, ModelPlace place,
                        const ComputeTraits& compute) {
   const ParallelConfig& parallel = config.parallel;
   const zero::PrecisionPolicy policy = precision_policy(config.precision);
@@ -172,7 +171,7 @@ MemoryPlan plan_memory(const RunConfig& config, const ReplicaPlan& replica, Mode
   const bool reduces_copies = policy.reduce != policy.gradient;
   of_class(bytes, MemoryClass::kCommunication) = reduces_copies ? flat.size * size_of(policy.reduce) : 0;
   of_class(bytes, MemoryClass::kActivations) = most_activations(config, replica, place, units, policy.compute);
-  of_class(bytes, MemoryClass::kData) = data_bytes(config, replica, place, policy, compute);
+  of_class(bytes, MemoryClass::kData) = data_bytes(config, data, replica, place, policy, compute);
   // The start draws each parameter in fp64, beside its master weights.
   const int64_t wide = size_of(at::kDouble) + (policy.has_own_master() ? size_of(policy.master) : 0);
   int64_t drawing = 0, working = 0;
@@ -197,8 +196,8 @@ MemoryPlan plan_memory(const RunConfig& config, const ReplicaPlan& replica, Mode
       working = std::max(working, attention_bytes(config.model, samples, heads, policy.compute, compute.threads));
     }
   }
-  const bool scores = place.stage + 1 == parallel.pp && config.is_forecast() && config.data.has_validation();
-  const int64_t scoring = scores ? score_bytes(config, replica.micro_batch, policy) : 0;
+  const bool scores = place.stage + 1 == parallel.pp && config.is_forecast() && data.has_validation();
+  const int64_t scoring = scores ? score_bytes(config.model, replica.micro_batch, policy) : 0;
   const int64_t others = std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
   const int64_t of_step = of_class(bytes, MemoryClass::kActivations) + of_class(bytes, MemoryClass::kPackedWeights);
   of_class(bytes, MemoryClass::kWorkspaces) = std::max({drawing, working, scoring});
@@ -221,14 +220,14 @@ std::vector<int> telling_stages(const std::vector<Range>& stages) {
   return telling;
 }
 
-FullestRank plan_fullest_rank(const RunConfig& config, const ComputeTraits& compute) {
+FullestRank plan_fullest_rank(const StepConfig& config, const DataConfig& data, const ComputeTraits& compute) {
   FullestRank fullest;
   const bool are_alike = config.global_batch_size % config.parallel.dp == 0;
   for (const int replica : are_alike ? std::vector<int>{0} : std::vector<int>{0, config.parallel.dp - 1}) {
     const ReplicaPlan plan = plan_replica(config, replica);
     for (const int stage : telling_stages(plan.stages)) {
       const ModelPlace place{stage, config.parallel.tp - 1};  // the last of a partition's parts is the largest
-      const MemoryPlan memory = plan_memory(config, plan, place, compute);
+      const MemoryPlan memory = plan_memory(config, data, plan, place, compute);
       if (memory.total > fullest.memory.total) {
         fullest = {replica, place, memory};
       }

@@ -61,17 +61,17 @@ struct ReplicaPlan {
 };
 /// Of a resolved configuration. The last replica has most samples, the first one fewest, whose micro-batches may be
 /// larger all the same.
-ReplicaPlan plan_replica(const RunConfig& config, int replica);
+ReplicaPlan plan_replica(const StepConfig& config, int replica);
 
 /// Where parameters and gradients of the rank at `place` lie: that of ModelRunner.
-tensor::FlatLayout plan_flat_layout(const RunConfig& config, const ReplicaPlan& replica, ModelPlace place,
+tensor::FlatLayout plan_flat_layout(const StepConfig& config, const ReplicaPlan& replica, ModelPlace place,
                                     c10::DeviceType device);
 
 /// What the rank at `place` of the replica holds at most, in a training of a resolved configuration, as
 /// MemoryTracker counts it: S. Rajbhandari et al., "ZeRO", SC20, section 3, for the model's state, of the padded
 /// FlatLayout; model::activation_bytes(); and what kernels take beside. Checkpoints, evaluation figures and libraries'
 /// own memory are not in it.
-MemoryPlan plan_memory(const RunConfig& config, const ReplicaPlan& replica, ModelPlace place,
+MemoryPlan plan_memory(const StepConfig& config, const DataConfig& data, const ReplicaPlan& replica, ModelPlace place,
                        const ComputeTraits& compute);
 
 /// The first stage, the last, and of those between the first of each number of units: an earlier stage has more
@@ -84,6 +84,6 @@ struct FullestRank {
   ModelPlace place;
   MemoryPlan memory;
 };
-FullestRank plan_fullest_rank(const RunConfig& config, const ComputeTraits& compute);
+FullestRank plan_fullest_rank(const StepConfig& config, const DataConfig& data, const ComputeTraits& compute);
 
 }  // namespace vit_hybrid::train

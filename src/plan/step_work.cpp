@@ -37,13 +37,13 @@ bool is_of_block(model::LinearRole role) {
 }
 
 // The layers of all units, one after the other.
-void add_products(const RunConfig& config, const std::vector<model::LinearLayer>& layers, PassWork& out) {
+void add_products(model::Recompute recompute, const std::vector<model::LinearLayer>& layers, PassWork& out) {
   for (const model::LinearLayer& layer : layers) {
     out.forward.push_back(product("product_forward", layer));
     ++out.forward_operations;
-    const bool again = config.recompute == model::Recompute::kFull
+    const bool again = recompute == model::Recompute::kFull
                            ? is_of_block(layer.role)
-                           : config.recompute == model::Recompute::kSelective && is_twice_with_selective(layer.role);
+                           : recompute == model::Recompute::kSelective && is_twice_with_selective(layer.role);
     if (again) {
       out.backward.push_back(product("product_forward", layer));
     }
@@ -56,8 +56,8 @@ void add_products(const RunConfig& config, const std::vector<model::LinearLayer>
 }
 
 // What a block does beside its linear layers, of so many blocks.
-void add_blocks(const RunConfig& config, model::TensorPlace tensor, int64_t samples, double blocks, PassWork& out) {
-  const model::VitOptions& model = config.model;
+void add_blocks(const model::VitOptions& model, model::Recompute recompute, model::TensorPlace tensor, int64_t samples,
+                double blocks, PassWork& out) {
   const int64_t tokens = model.num_tokens(), stream = samples * tokens * model.embed_dim;
   const int64_t heads = Partition(model.num_heads, tensor.size).part(tensor.rank).size();
   const int64_t hidden = samples * tokens * Partition(model.mlp_hidden, tensor.size).part(tensor.rank).size();
@@ -76,7 +76,7 @@ void add_blocks(const RunConfig& config, model::TensorPlace tensor, int64_t samp
       pass->push_back(rows("dropout", hidden, blocks));
     }
   }
-  if (config.recompute == model::Recompute::kFull) {
+  if (recompute == model::Recompute::kFull) {
     backward.insert(backward.end(), forward.begin(), forward.end());
   }
   out.forward.insert(out.forward.end(), forward.begin(), forward.end());
@@ -88,15 +88,15 @@ void add_blocks(const RunConfig& config, model::TensorPlace tensor, int64_t samp
 
 }  // namespace
 
-PassWork pass_work(const RunConfig& config, Range units, model::TensorPlace tensor, int64_t samples) {
-  const model::VitOptions& model = config.model;
+PassWork pass_work(const model::VitOptions& model, model::Recompute recompute, Range units, model::TensorPlace tensor,
+                   int64_t samples) {
   PassWork out;
   if (samples == 0) {
     return out;
   }
-  add_products(config, model::linear_layers(model, units, tensor, samples), out);
+  add_products(recompute, model::linear_layers(model, units, tensor, samples), out);
   if (const auto blocks = static_cast<double>(model::num_blocks(model, units)); blocks > 0.0) {
-    add_blocks(config, tensor, samples, blocks, out);
+    add_blocks(model, recompute, tensor, samples, blocks, out);
   }
   const int64_t number = static_cast<int64_t>(sizeof(float)), pixels = model.image_height * model.image_width;
   const int64_t stream = samples * model.num_tokens() * model.embed_dim;
@@ -108,7 +108,8 @@ PassWork pass_work(const RunConfig& config, Range units, model::TensorPlace tens
   if (units.end == model.num_units()) {
     out.forward.push_back(rows("norm_forward", stream));
     out.backward.push_back(rows("norm_backward", stream));
-    if (config.is_forecast()) {  // truth normalized; prediction and truth read in each pass, a gradient written
+    if (model.task == model::Task::kForecast) {
+      // Truth normalized; prediction and truth read in each pass, a gradient written.
       const int64_t fields = number * samples * model.out_channels * pixels;
       out.forward.push_back(rows("stream", 4 * fields));
       out.backward.push_back(rows("stream", 3 * fields));
@@ -150,7 +151,7 @@ GroupTraffic& of(Traffic& traffic, Group group) {
 }
 
 // Gradients, and the parameters where they are gathered.
-void add_data_traffic(const RunConfig& config, const tensor::FlatLayout& flat, Traffic& traffic) {
+void add_data_traffic(const StepConfig& config, const tensor::FlatLayout& flat, Traffic& traffic) {
   const zero::PrecisionPolicy policy = precision_policy(config.precision);
   const bool cuts_data = parallel_dims(config.parallel).cuts_data();
   const int64_t gathers = flat.shards > 1 ? 1 : 0;
@@ -164,7 +165,7 @@ void add_data_traffic(const RunConfig& config, const tensor::FlatLayout& flat, T
 
 }  // namespace
 
-Traffic plan_traffic(const RunConfig& config, const ReplicaPlan& replica, ModelPlace place, c10::DeviceType device) {
+Traffic plan_traffic(const StepConfig& config, const ReplicaPlan& replica, ModelPlace place, c10::DeviceType device) {
   const ParallelConfig& parallel = config.parallel;
   const zero::PrecisionPolicy policy = precision_policy(config.precision);
   const Range units = replica.stages[static_cast<size_t>(place.stage)];
@@ -192,7 +193,7 @@ Traffic plan_traffic(const RunConfig& config, const ReplicaPlan& replica, ModelP
   return traffic;
 }
 
-std::array<double, mesh::kNumGroups> plan_bytes_between_nodes(const RunConfig& config, const ReplicaPlan& replica,
+std::array<double, mesh::kNumGroups> plan_bytes_between_nodes(const StepConfig& config, const ReplicaPlan& replica,
                                                               int ranks_per_node, c10::DeviceType device) {
   const ParallelConfig& parallel = config.parallel;
   const mesh::ParallelDims dims = parallel_dims(parallel);

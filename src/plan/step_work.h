@@ -33,8 +33,9 @@ struct PassWork {
   double backward_operations = 0.0;
 };
 
-/// Of `samples` samples on a rank of the tensor group, with --recompute and dropout as `config` (resolved) has them.
-PassWork pass_work(const RunConfig& config, Range units, model::TensorPlace tensor, int64_t samples);
+/// Of `samples` samples on a rank of the tensor group.
+PassWork pass_work(const model::VitOptions& model, model::Recompute recompute, Range units, model::TensorPlace tensor,
+                   int64_t samples);
 
 /// What a rank does once a step, beside messages: packing of `parameters` weights, zeroing and norm of the gradients,
 /// and the update of the `owned` elements.
@@ -60,12 +61,12 @@ using Traffic = std::array<GroupTraffic, mesh::kNumGroups>;  ///< by mesh::Group
 
 /// What gradients, parameters and activations take of the groups of the rank at `place` of the replica; a group of one
 /// rank moves nothing. The few numbers of norms and losses are not counted.
-Traffic plan_traffic(const RunConfig& config, const ReplicaPlan& replica, ModelPlace place, c10::DeviceType device);
+Traffic plan_traffic(const StepConfig& config, const ReplicaPlan& replica, ModelPlace place, c10::DeviceType device);
 
 /// The least bytes that leave the first node for each kind of group, where nodes hold `ranks_per_node` consecutive
 /// ranks and each byte crosses once: of a sum of V bytes over k nodes each sends 2 V (k - 1) / k, of its halves
 /// (ZeRO-1) V (k - 1) / k (R. Rabenseifner, "Optimization of collective reduction operations", ICCS 2004, section 2).
-std::array<double, mesh::kNumGroups> plan_bytes_between_nodes(const RunConfig& config, const ReplicaPlan& replica,
+std::array<double, mesh::kNumGroups> plan_bytes_between_nodes(const StepConfig& config, const ReplicaPlan& replica,
                                                               int ranks_per_node, c10::DeviceType device);
 
 }  // namespace vit_hybrid::train

@@ -46,14 +46,13 @@ struct CollectiveTime {
 class Network {
  public:
   // `has_thread`: another core moves the messages between nodes.
-  Network(const RunConfig& config, const MachineFile& machine, const Population& population, int ranks_per_node,
+  Network(const ParallelConfig& parallel, const MachineFile& machine, const Population& population, int ranks_per_node,
           bool has_thread)
       : between_(machine.between_nodes),
         messages_(population.messages),
-        transport_(transport_options(config.parallel)),
+        transport_(transport_options(parallel)),
         is_host_(machine.device == "cpu"),
         has_thread_(has_thread) {
-    const ParallelConfig& parallel = config.parallel;
     const mesh::ParallelDims dims = parallel_dims(parallel);
     for (const Group group : mesh::kGroups) {
       const auto members = dims.members(0, group);
@@ -156,15 +155,17 @@ struct StageTime {
 
 class StepTime {
  public:
-  StepTime(const RunConfig& config, const MachineFile& machine, int ranks_per_node, int threads)
+  StepTime(const StepConfig& config, const DataConfig& data, const MachineFile& machine, int ranks_per_node,
+           int threads)
       : config_(config),
+        data_(data),
         device_(machine.device == "cuda" ? c10::DeviceType::CUDA : c10::DeviceType::CPU),
         ranks_per_node_(std::min(ranks_per_node, config.parallel.dp * config.parallel.model_size())),
         population_(population_of(machine, ranks_per_node_, threads)),
         tables_(population_.types.at(precision_name(config.precision.kind))),
         sharing_(device_ == c10::DeviceType::CPU ? static_cast<double>(ranks_per_node_) * threads / machine.cores
                                                  : 1.0),
-        network_(config, machine, population_, ranks_per_node_,
+        network_(config.parallel, machine, population_, ranks_per_node_,
                  config.parallel.communication_thread && ranks_per_node_ * (threads + 1) <= machine.cores),
         policy_(precision_policy(config.precision)),
         replica_(plan_replica(config, config.parallel.dp - 1)) {}
@@ -189,7 +190,7 @@ class StepTime {
     for (int i = 0; i < replica_.micro_batches; ++i) {
       const int64_t samples = micro_batches.part(i).size();
       if (!of_size.contains(samples)) {
-        const PassWork work = pass_work(config_, units(stage), tensor(), samples);
+        const PassWork work = pass_work(config_.model, config_.recompute, units(stage), tensor(), samples);
         of_size[samples] = {seconds_of(work.forward, tables_) + population_.operation_s * work.forward_operations,
                             seconds_of(work.backward, tables_) + population_.operation_s * work.backward_operations};
         time.forward_looks = work.forward_operations;
@@ -281,14 +282,14 @@ class StepTime {
     }
     out.step = critical(stages);
     out.waiting = out.step - (out.forward + out.backward + out.reduce + out.optimizer);
-    out.data_wait = std::max(0.0, reading() - (config_.data.io_threads == 0 ? 0.0 : out.step));
+    out.data_wait = std::max(0.0, reading() - (data_.io_threads == 0 ? 0.0 : out.step));
     out.step += out.data_wait;
     return out;
   }
 
   // The samples of a node, fields of numbers and images of bytes, at the rate of all its ranks.
   double reading() const {
-    if (population_.reading_bytes_per_s == 0.0 || config_.data.kind != DataKind::kHdf5) {
+    if (population_.reading_bytes_per_s == 0.0 || data_.kind != DataKind::kHdf5) {
       return 0.0;
     }
     const model::VitOptions& model = config_.model;
@@ -348,7 +349,8 @@ class StepTime {
     return seconds;
   }
 
-  const RunConfig& config_;
+  const StepConfig& config_;
+  const DataConfig& data_;
   c10::DeviceType device_;
   int ranks_per_node_;
   const Population& population_;
@@ -416,8 +418,9 @@ MachineFile machine_for(Precision precision, const std::string& text, const std:
   return machine;
 }
 
-TimePlan plan_time(const RunConfig& config, const MachineFile& machine, int ranks_per_node, int threads) {
-  return StepTime(config, machine, ranks_per_node, threads).plan();
+TimePlan plan_time(const StepConfig& config, const DataConfig& data, const MachineFile& machine, int ranks_per_node,
+                   int threads) {
+  return StepTime(config, data, machine, ranks_per_node, threads).plan();
 }
 
 }  // namespace vit_hybrid::train

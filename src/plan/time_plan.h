@@ -47,6 +47,7 @@ std::string other_threads(const std::string& file, const MachineFile& machine, i
 /// between nodes, as far as ranks look after it, and never what they do themselves. Ranks that share cores take turns.
 /// Where the machine's rate of reading is known, HDF5 data are read beside the step (before it with --io-threads 0).
 /// missing_rates() must be empty.
-TimePlan plan_time(const RunConfig& config, const MachineFile& machine, int ranks_per_node, int threads);
+TimePlan plan_time(const StepConfig& config, const DataConfig& data, const MachineFile& machine, int ranks_per_node,
+                   int threads);
 
 }  // namespace vit_hybrid::train

@@ -181,7 +181,7 @@ std::vector<double> bytes_between_nodes(const comm::MpiGroup& world) {
 }
 
 // The least of these, of gradients and parameters in all steps; else zeros.
-std::vector<double> least_between_nodes(const RunConfig& config, const CommunicationOf& run, c10::DeviceType device) {
+std::vector<double> least_between_nodes(const StepConfig& config, const CommunicationOf& run, c10::DeviceType device) {
   std::vector<double> least(mesh::kNumGroups, 0.0);
   const bool are_equal = std::all_of(run.nodes.begin(), run.nodes.end(), [&](int n) { return n == run.nodes.front(); });
   if (device == c10::DeviceType::CPU && config.parallel.pp == 1 && are_equal) {
@@ -265,7 +265,7 @@ Json gather_rank_reports(const RankReport& report, c10::Device device, const com
   return ranks;
 }
 
-Json communication_record(const RunConfig& config, const CommunicationOf& run, c10::DeviceType device,
+Json communication_record(const StepConfig& config, const CommunicationOf& run, c10::DeviceType device,
                           const comm::MpiGroup& world) {
   const Traffic predicted = plan_traffic(config, run.replica, run.place, device);
   const auto sent = bytes_between_nodes(world), least = least_between_nodes(config, run, device);

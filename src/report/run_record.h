@@ -52,7 +52,7 @@ struct CommunicationOf {
 /// was not blocked), its operations with their bytes beside what plan_traffic() says of a step; and what all ranks sent
 /// from node to node beside the least, where that is known: on the host, where each node has as many ranks and the same
 /// part of the model. Collective over `world`.
-Json communication_record(const RunConfig& config, const CommunicationOf& run, c10::DeviceType device,
+Json communication_record(const StepConfig& config, const CommunicationOf& run, c10::DeviceType device,
                           const comm::MpiGroup& world);
 /// "communication of rank 0: data 1.5 s blocked, 0.8 s hidden; ..." of it; empty where nobody has to do with others or
 /// nothing is known of what is hidden.

@@ -29,7 +29,7 @@ double balance_of(const std::vector<double>& loads) {
   return largest > 0.0 ? sum / (largest * static_cast<double>(loads.size())) : 1.0;
 }
 
-AxisBalance data_balance(const RunConfig& config) {
+AxisBalance data_balance(const StepConfig& config) {
   const auto samples = shares_of(config.global_batch_size, config.parallel.dp);
   return {str("samples ", parts_text(samples), " of a step"), balance_of({samples.begin(), samples.end()})};
 }
@@ -96,7 +96,7 @@ AxisBalance pipeline_balance(const model::VitOptions& model, const std::vector<R
 // Classes that hold less than this part are left alone.
 constexpr double kWorthwhile = 0.1;
 
-void add_for_activations(const RunConfig& config, std::vector<std::string>& options) {
+void add_for_activations(const StepConfig& config, std::vector<std::string>& options) {
   if (config.recompute == model::Recompute::kNone) {
     options.push_back("--recompute selective or full");
   } else if (config.recompute == model::Recompute::kSelective) {
@@ -110,8 +110,7 @@ void add_for_activations(const RunConfig& config, std::vector<std::string>& opti
   }
 }
 
-void add_for_data(const RunConfig& config, std::vector<std::string>& options) {
-  const DataConfig& data = config.data;
+void add_for_data(const StepConfig& config, const DataConfig& data, std::vector<std::string>& options) {
   if (data.kind == DataKind::kBuiltin && config.is_forecast()) {  // other generated data are made batch by batch
     options.push_back(str("fewer --generated-samples and --generated-valid-samples (they are ", data.generated_samples,
                           " and ", data.generated_valid_samples, ")"));
@@ -133,7 +132,8 @@ void add_for_optimizer(const ParallelConfig& parallel, std::vector<std::string>&
   options.push_back(str("more replicas (--dp is ", parallel.dp, "), which share the optimizer's state"));
 }
 
-void add_for_class(MemoryClass memory_class, const RunConfig& config, std::vector<std::string>& options) {
+void add_for_class(MemoryClass memory_class, const StepConfig& config, const DataConfig& data,
+                   std::vector<std::string>& options) {
   switch (memory_class) {
     case MemoryClass::kParameters:
     case MemoryClass::kPackedWeights:
@@ -152,7 +152,7 @@ void add_for_class(MemoryClass memory_class, const RunConfig& config, std::vecto
                             : "a smaller --bucket-mb (it is auto)");
       return;
     case MemoryClass::kData:
-      return add_for_data(config, options);
+      return add_for_data(config, data, options);
     default:
       return add_for_activations(config, options);
   }
@@ -191,7 +191,7 @@ std::vector<std::string> LayoutReport::lines() const {
   return lines;
 }
 
-LayoutReport report_layout(const RunConfig& config, const ComputeTraits& compute) {
+LayoutReport report_layout(const StepConfig& config, const DataConfig& data, const ComputeTraits& compute) {
   const ReplicaPlan replica = plan_replica(config, config.parallel.dp - 1);
   LayoutReport report;
   report.data = data_balance(config);
@@ -209,18 +209,18 @@ LayoutReport report_layout(const RunConfig& config, const ComputeTraits& compute
   report.num_micro_batches = config.num_micro_batches();
   report.bubble = replica.schedule.bubble_fraction;
   report.recompute = kRecomputeNames.at(static_cast<size_t>(config.recompute));
-  report.fullest = plan_fullest_rank(config, compute);
+  report.fullest = plan_fullest_rank(config, data, compute);
   return report;
 }
 
-NodeReport report_nodes(const RunConfig& config, const std::vector<int>& nodes, const std::vector<int>& blocks,
+NodeReport report_nodes(const StepConfig& config, const std::vector<int>& nodes, const std::vector<int>& blocks,
                         c10::DeviceType device) {
   NodeReport report;
   if (nodes.size() > 1) {
     const int ranks_per_node = *std::max_element(nodes.begin(), nodes.end());
     const ReplicaPlan replica = plan_replica(config, config.parallel.dp - 1);
     const auto leaving = [&](const std::string& order) {
-      RunConfig other = config;
+      StepConfig other = config;
       other.parallel.order = order;
       return plan_bytes_between_nodes(other, replica, ranks_per_node, device);
     };
@@ -274,7 +274,7 @@ std::string memory_text(const MemoryPlan& memory) {
   return str(bytes_text(memory.total), "; peaks: ", join(texts));
 }
 
-std::string memory_advice(const RunConfig& config, const MemoryFailure& failure) {
+std::string memory_advice(const StepConfig& config, const DataConfig& data, const MemoryFailure& failure) {
   auto wanted = failure.held.current;
   wanted[static_cast<size_t>(failure.memory_class)] += failure.bytes;
   const int64_t total = std::accumulate(wanted.begin(), wanted.end(), int64_t{0});
@@ -287,7 +287,7 @@ std::string memory_advice(const RunConfig& config, const MemoryFailure& failure)
   }
   for (const size_t i : order) {
     if (static_cast<double>(wanted[i]) >= kWorthwhile * static_cast<double>(total)) {
-      add_for_class(static_cast<MemoryClass>(i), config, options);
+      add_for_class(static_cast<MemoryClass>(i), config, data, options);
     }
   }
   const auto most = static_cast<MemoryClass>(order[0]);
@@ -431,7 +431,7 @@ std::vector<std::string> KernelReport::lines() const {
   return out;
 }
 
-KernelReport report_kernels(const RunConfig& config, c10::Device device, ModelPurpose purpose) {
+KernelReport report_kernels(const StepConfig& config, c10::Device device, ModelPurpose purpose) {
   const bool is_trained = purpose == ModelPurpose::kTraining;
   const zero::PrecisionPolicy policy = precision_policy(config.precision);
   const at::ScalarType type = policy.compute;

@@ -48,7 +48,7 @@ std::string percent(double share);
 std::vector<int64_t> shares_of(int64_t count, int parts, int64_t each = 1);
 
 /// For a resolved configuration.
-LayoutReport report_layout(const RunConfig& config, const ComputeTraits& compute);
+LayoutReport report_layout(const StepConfig& config, const DataConfig& data, const ComputeTraits& compute);
 
 /// What crosses the border between nodes, and in which order sums are made.
 struct NodeReport {
@@ -57,7 +57,7 @@ struct NodeReport {
 };
 
 /// `nodes`: how many ranks each has; `blocks`: of the sums of host tensors. No lines for one node that is their block.
-NodeReport report_nodes(const RunConfig& config, const std::vector<int>& nodes, const std::vector<int>& blocks,
+NodeReport report_nodes(const StepConfig& config, const std::vector<int>& nodes, const std::vector<int>& blocks,
                         c10::DeviceType device);
 
 /// "935 MiB: data 598 MiB, activations 140 MiB, ...": all together and each class that has a hundredth of it, the
@@ -66,7 +66,7 @@ std::string memory_text(const MemoryPlan& memory);
 
 /// The options that make a run of `config` (resolved) hold less, those for what holds most first; only such as are not
 /// used yet. Pure.
-std::string memory_advice(const RunConfig& config, const MemoryFailure& failure);
+std::string memory_advice(const StepConfig& config, const DataConfig& data, const MemoryFailure& failure);
 
 // Kernels, and what the padding of dimensions costs.
 
@@ -108,7 +108,7 @@ struct KernelReport {
 
 /// Of this rank, whose device is `device`; of a trained model that is only used what forward passes take, without
 /// dropout.
-KernelReport report_kernels(const RunConfig& config, c10::Device device,
+KernelReport report_kernels(const StepConfig& config, c10::Device device,
                             ModelPurpose purpose = ModelPurpose::kTraining);
 
 /// {"types": "...", "processor": "...", "products": ..., "padded_dimensions": [...]}

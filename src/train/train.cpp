@@ -63,7 +63,7 @@ void print_start(const RunConfig& config, const DataSource& data, mesh::DeviceMe
                parallel.pp, " on ", mesh.device().str(), ", ", counted(at::get_num_threads(), "thread"), " a rank"));
   log_line(str("  input     ", data.text));
   log_lines(report_kernels(config, mesh.device()).lines());
-  log_lines(report_layout(config, compute_traits(config.data, mesh.device())).lines());
+  log_lines(report_layout(config, config.data, compute_traits(config.data, mesh.device())).lines());
   std::vector<std::string> ways;
   for (const comm::Communicator* const group : {&mesh.data(), &mesh.tensor(), &mesh.pipeline()}) {
     if (group->size() > 1) {
@@ -205,7 +205,7 @@ class Run {
   // What signals and a full memory do, and what the rank computes with.
   void take_machine() {
     comm::set_memory_advice(
-        [config = config_](const MemoryFailure& failure) { return memory_advice(config, failure); });
+        [config = config_](const MemoryFailure& failure) { return memory_advice(config, config.data, failure); });
     watch_stop_signals(parse_signals(config_.checkpoint.preempt_signals));
     machine_ = set_up_machine(config_, ModelPurpose::kTraining, world_);
     if (machine_.device.is_cpu() && at::get_num_threads() * session_.place().node_size > machine_.node_cores) {
@@ -232,7 +232,7 @@ class Run {
     std::string warning;
     comm::agreed(world_, [&] {
       const MachineFile machine = machine_for(config_.precision.kind, text, config_.machine, machine_.device.type());
-      predicted_time_ = plan_time(config_, machine, ranks_per_node, at::get_num_threads());
+      predicted_time_ = plan_time(config_, config_.data, machine, ranks_per_node, at::get_num_threads());
       warning = other_threads(config_.machine, machine, ranks_per_node, at::get_num_threads());
     });
     if (!warning.empty()) {
@@ -400,7 +400,8 @@ class Run {
     const mesh::Coordinate& at = mesh_->coordinate();
     const ReplicaPlan replica = plan_replica(config_, on(at, mesh::Axis::kData));
     const ModelPlace place{on(at, mesh::Axis::kPipeline), on(at, mesh::Axis::kTensor)};
-    const MemoryPlan predicted = plan_memory(config_, replica, place, compute_traits(config_.data, machine_.device));
+    const MemoryPlan predicted =
+        plan_memory(config_, config_.data, replica, place, compute_traits(config_.data, machine_.device));
     Finish finish;
     finish.ranks = gather_rank_reports({place.stage, trainer_->total_seconds(), trainer_->total_work(),
                                         trainer_->slow_spells(), predicted, process_start_},

@@ -39,7 +39,7 @@ enum Most : int64_t { kMostDataWait, kSignal, kLeastBlocked, kNumMost };
 
 constexpr int64_t kMostSkippedInARow = 10;
 
-EngineOptions training_options(const RunConfig& config, c10::Device device) {
+EngineOptions training_options(const StepConfig& config, c10::Device device) {
   EngineOptions options = engine_options(config);
   const StepRecording recording = step_recording(config, device);
   const auto unrecordable = config.cuda_graph == CudaGraph::kOn ? Unrecordable::kRefused : Unrecordable::kDonePlainly;
@@ -134,7 +134,7 @@ BorderAgreement agree_at_border(const BorderReport& own, mesh::DeviceMesh& mesh)
   return all;
 }
 
-EngineOptions engine_options(const RunConfig& config) {
+EngineOptions engine_options(const StepConfig& config) {
   EngineOptions options;
   options.model = config.model;
   options.precision = precision_policy(config.precision);

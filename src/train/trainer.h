@@ -62,7 +62,7 @@ struct BorderAgreement {
 BorderAgreement agree_at_border(const BorderReport& own, mesh::DeviceMesh& mesh);
 
 /// The options of an engine as the configuration of a run has them.
-EngineOptions engine_options(const RunConfig& config);
+EngineOptions engine_options(const StepConfig& config);
 
 /// What a training needs besides its configuration, mesh and data.
 struct TrainerOptions {

@@ -80,7 +80,7 @@ TEST_CASE("activation memory: the estimate is the tracker's peak within one per 
         CAPTURE(std::string(train::precision_name(precision)));
         const auto measured = static_cast<double>(measured_peak(config, world));
         const auto replica = train::plan_replica(config, world.rank() % config.parallel.dp);
-        const int64_t formula = train::plan_memory(config, replica, {stage, 0}, {}).peak[kActivations];
+        const int64_t formula = train::plan_memory(config, config.data, replica, {stage, 0}, {}).peak[kActivations];
         CHECK(measured / static_cast<double>(formula) == doctest::Approx(1.0).epsilon(kBound));
       }
     }

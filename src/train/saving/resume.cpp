@@ -106,7 +106,7 @@ std::string optimizer_difference(const CheckpointReader& checkpoint, const zero:
              kept.empty() ? "no state" : join(kept), ", the checkpoint holds ", states.empty() ? "none" : join(states));
 }
 
-void check_on_rank_0(const CheckpointReader& checkpoint, const RunConfig& config, const TrainingData& data) {
+void check_on_rank_0(const CheckpointReader& checkpoint, const StepConfig& config, const TrainingData& data) {
   const CheckpointInfo& info = checkpoint.info();
   if (!checkpoint.has_optimizer()) {
     throw Error(ErrorClass::kUsage, str(checkpoint.path(), " holds weights alone, no optimizer state to resume from"),
@@ -332,7 +332,7 @@ void Resumption::settle() const {
   });
 }
 
-void check_resumable(const CheckpointReader& checkpoint, const RunConfig& config, const TrainingData& data,
+void check_resumable(const CheckpointReader& checkpoint, const StepConfig& config, const TrainingData& data,
                      const comm::MpiGroup& world) {
   comm::agreed_on_rank_0(world, [&] { check_on_rank_0(checkpoint, config, data); });
 }

@@ -60,7 +60,7 @@ class Resumption {
 /// Error(kUsage), agreed, with a line for each thing in which the run differs from the checkpoint's and must not: model
 /// options, optimizer (Adam and AdamW are one), seed, number of training samples, and their channels, grid, statistics
 /// and class names where both sides know them. Collective over `world`.
-void check_resumable(const CheckpointReader& checkpoint, const RunConfig& config, const TrainingData& data,
+void check_resumable(const CheckpointReader& checkpoint, const StepConfig& config, const TrainingData& data,
                      const comm::MpiGroup& world);
 
 /// Fills parameters, optimizer state and steps, of any layout's checkpoint in any layout, cast to the engine's type.

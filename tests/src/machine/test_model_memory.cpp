@@ -50,7 +50,7 @@ TEST_CASE("model memory: bytes a parameter are those of the types, the optimizer
     words.insert(words.end(),
                  {"--data=hdf5", "--image-size=64", "--depth=400", "--embed-dim=4096", "--micro-batch-size=1"});
     const RunConfig config = config_of(words, world_size);
-    return least_bytes_per_rank(config, ModelPurpose::kTraining).of_model /
+    return least_bytes_per_rank(config, config.data, ModelPurpose::kTraining).of_model /
            model::num_slice_parameters(config.model, 0, 1);
   };
   CHECK(bytes_per_parameter({}) == doctest::Approx(16.0).epsilon(0.1));
@@ -61,7 +61,8 @@ TEST_CASE("model memory: bytes a parameter are those of the types, the optimizer
   CHECK(bytes_per_parameter({"--pp=2"}, 2) == doctest::Approx(8.0).epsilon(0.1));
   CHECK(bytes_per_parameter({"--tp=2"}, 2) == doctest::Approx(8.0).epsilon(0.1));
   const RunConfig use = config_of({"--depth=4000"});
-  CHECK(least_bytes_per_rank(use, ModelPurpose::kUse).of_model == 4.0 * model::num_slice_parameters(use.model, 0, 1));
+  CHECK(least_bytes_per_rank(use, use.data, ModelPurpose::kUse).of_model ==
+        4.0 * model::num_slice_parameters(use.model, 0, 1));
 }
 
 TEST_CASE("model memory: what cannot fit is said with both figures, and what may fit is not") {
@@ -72,18 +73,19 @@ TEST_CASE("model memory: what cannot fit is said with both figures, and what may
       memory_problem(config.model, config.parallel, 1073741824.0, 4, int64_t{1} << 31, "a node");
   CHECK(contains(problem, "this run takes at least 1.00 GiB a rank ("));
   CHECK(contains(problem, "4 times on a node, which has 2.00 GiB"));
+  const auto bytes_with = [](const char* words) {
+    const RunConfig given = config_of({words});
+    return least_bytes_per_rank(given, given.data, ModelPurpose::kTraining);
+  };
   for (const char* words : {"--embed-dim=16777216", "--image-size=16777216", "--mlp-hidden=16777216",
                             "--global-batch-size=99999999", "--generated-samples=99999999999"}) {
     CAPTURE(words);
-    const RankBytes bytes = least_bytes_per_rank(config_of({words}), ModelPurpose::kTraining);
+    const RankBytes bytes = bytes_with(words);
     CHECK_FALSE(
         memory_problem(config.model, config.parallel, bytes.of_model + bytes.of_data, 1, int64_t{1} << 34, "a node")
             .empty());
   }
   // Generated data lie on the host, and are no matter of a GPU's memory.
-  const auto bytes_with = [](const char* samples) {
-    return least_bytes_per_rank(config_of({samples}), ModelPurpose::kTraining);
-  };
   const RankBytes few = bytes_with("--generated-samples=1000");
   const RankBytes many = bytes_with("--generated-samples=2000");
   const auto fields =

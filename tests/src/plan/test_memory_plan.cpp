@@ -31,7 +31,7 @@ int64_t of_class(const ClassBytes& bytes, MemoryClass memory_class) {
 
 // Bytes a parameter of weights, gradients and optimizer on one rank.
 double state_bytes(const RunConfig& config) {
-  const ClassBytes bytes = plan_memory(config, plan_replica(config, 0), {}, {}).peak;
+  const ClassBytes bytes = plan_memory(config, config.data, plan_replica(config, 0), {}, {}).peak;
   return static_cast<double>(of_class(bytes, MemoryClass::kParameters) + of_class(bytes, MemoryClass::kGradients) +
                              of_class(bytes, MemoryClass::kOptimizer)) /
          static_cast<double>(model::num_parameters(config.model));
@@ -63,7 +63,7 @@ TEST_CASE("memory plan: fields of files are there once more where a GPU normaliz
     ComputeTraits compute;
     compute.device = device;
     compute.read_ahead = 3;
-    const ClassBytes bytes = plan_memory(config, plan_replica(config, 0), {}, compute).peak;
+    const ClassBytes bytes = plan_memory(config, config.data, plan_replica(config, 0), {}, compute).peak;
     const model::VitOptions& model = config.model;
     return static_cast<double>(of_class(bytes, MemoryClass::kData)) /
            static_cast<double>(2 * model.in_channels * model.image_height * model.image_width * int64_t{sizeof(float)});
@@ -92,13 +92,14 @@ TEST_CASE("memory plan: the fullest rank holds no less than any other") {
   config.global_batch_size = 7;  // 2 + 2 + 3 samples
   config.parallel.micro_batch_size = 2;
   const ComputeTraits compute;
-  const int64_t most = plan_fullest_rank(config, compute).memory.total;
+  const int64_t most = plan_fullest_rank(config, config.data, compute).memory.total;
   int64_t largest = 0;
   for (int replica = 0; replica < 3; ++replica) {
     for (int stage = 0; stage < 2; ++stage) {
       for (int tensor_rank = 0; tensor_rank < 3; ++tensor_rank) {
-        largest =
-            std::max(largest, plan_memory(config, plan_replica(config, replica), {stage, tensor_rank}, compute).total);
+        largest = std::max(
+            largest,
+            plan_memory(config, config.data, plan_replica(config, replica), {stage, tensor_rank}, compute).total);
       }
     }
   }

@@ -65,16 +65,16 @@ double step_flops(const RunConfig& config) {
 
 TEST_CASE("time plan: the kernels of a step have the FLOP of the model, and its recomputation's") {
   RunConfig config = config_of_steps(1, 1, 1, 2);
-  TimePlan time = plan_time(config, machine_of(1), 1, 1);
+  TimePlan time = plan_time(config, config.data, machine_of(1), 1, 1);
   CHECK(time.step == Approx(step_flops(config) / kFlops));
   CHECK(time.forward + time.backward == Approx(time.step));
   const double blocks = 8.0, samples = 4.0;
   const double block = model::unit_costs(config.model)[1] * samples * blocks;
   config.recompute = model::Recompute::kFull;
-  CHECK(plan_time(config, machine_of(1), 1, 1).step == Approx((step_flops(config) + block) / kFlops));
+  CHECK(plan_time(config, config.data, machine_of(1), 1, 1).step == Approx((step_flops(config) + block) / kFlops));
   config.recompute = model::Recompute::kSelective;  // qkv and fc1 again
   const double tokens = static_cast<double>(config.model.num_tokens()) * samples * blocks;
-  CHECK(plan_time(config, machine_of(1), 1, 1).step ==
+  CHECK(plan_time(config, config.data, machine_of(1), 1, 1).step ==
         Approx((step_flops(config) + 2.0 * tokens * 256.0 * (3.0 * 256.0 + 1024.0)) / kFlops));
 }
 
@@ -82,12 +82,12 @@ TEST_CASE("time plan: ranks share the work of a step, but for what a partition l
   for (const int ranks : {2, 4}) {
     CAPTURE(ranks);
     const RunConfig data = config_of_steps(ranks, 1, 1, 2);
-    CHECK(plan_time(data, machine_of(ranks), ranks, 1).step == Approx(step_flops(data) / kFlops / ranks));
+    CHECK(plan_time(data, data.data, machine_of(ranks), ranks, 1).step == Approx(step_flops(data) / kFlops / ranks));
     const RunConfig tensor = config_of_steps(1, ranks, 1, 2);
     const auto costs = model::unit_costs(tensor.model);
     // Each tensor rank has the embedding and the head whole.
     const double whole = 4.0 * (2.0 * costs.front() + 3.0 * costs.back());
-    CHECK(plan_time(tensor, machine_of(ranks), ranks, 1).step ==
+    CHECK(plan_time(tensor, tensor.data, machine_of(ranks), ranks, 1).step ==
           Approx((whole + (step_flops(tensor) - whole) / ranks) / kFlops));
   }
 }
@@ -101,7 +101,7 @@ TEST_CASE("time plan: a pipeline of equal stages waits (p - 1) of (m + p - 1) pa
   const double p = 4.0, m = 6.0;
   for (const char* const schedule : {"1f1b", "gpipe"}) {
     config.parallel.schedule = schedule;
-    const TimePlan time = plan_time(config, machine_of(4), 4, 1);
+    const TimePlan time = plan_time(config, config.data, machine_of(4), 4, 1);
     CHECK(time.waiting / time.step == Approx((p - 1.0) / (m + p - 1.0)).epsilon(0.02));
   }
 }
@@ -109,28 +109,28 @@ TEST_CASE("time plan: a pipeline of equal stages waits (p - 1) of (m + p - 1) pa
 TEST_CASE("time plan: messages take their bytes over the rate of the bus, and between nodes over that of the node") {
   constexpr double kBus = 1e6;
   const auto no_messages = [](const RunConfig& config, int ranks) {
-    return plan_time(config, machine_of(ranks), ranks, 1).step;
+    return plan_time(config, config.data, machine_of(ranks), ranks, 1).step;
   };
   RunConfig config = config_of_steps(4, 1, 1, 2);
   const double bytes = 4.0 * static_cast<double>(model::num_parameters(config.model));
   for (const int zero : {0, 1}) {  // a sum is its two halves
     config.parallel.zero = zero;
-    const double step = plan_time(config, machine_of(4, kBus), 4, 1).step;
+    const double step = plan_time(config, config.data, machine_of(4, kBus), 4, 1).step;
     CHECK(step - no_messages(config, 4) == Approx(2.0 * 3.0 / 4.0 * bytes / kBus).epsilon(0.01));
   }
   const RunConfig tensor = config_of_steps(1, 2, 1, 2);
   const double activations = 4.0 * 4.0 * static_cast<double>(tensor.model.num_tokens()) * 256.0;
-  const TimePlan time = plan_time(tensor, machine_of(2, kBus), 2, 1);
+  const TimePlan time = plan_time(tensor, tensor.data, machine_of(2, kBus), 2, 1);
   CHECK(time.step - no_messages(tensor, 2) == Approx(8.0 * 4.0 * activations / kBus).epsilon(0.01));
   CHECK(time.messages == Approx(8.0 * 4.0 * activations / kBus).epsilon(0.01));
   // Four nodes of one rank, and two of two, of which each sends the sum of its ranks.
   MachineFile nodes = machine_of(1);
   nodes.between_nodes.bytes_per_s = kBus;
-  CHECK(plan_time(config, nodes, 1, 1).step - no_messages(config, 4) ==
+  CHECK(plan_time(config, config.data, nodes, 1, 1).step - no_messages(config, 4) ==
         Approx(2.0 * 3.0 / 4.0 * bytes / kBus).epsilon(0.01));
   nodes = machine_of(2);
   nodes.between_nodes.bytes_per_s = kBus;
-  CHECK(plan_time(config, nodes, 2, 1).step - no_messages(config, 4) ==
+  CHECK(plan_time(config, config.data, nodes, 2, 1).step - no_messages(config, 4) ==
         Approx(2.0 * 1.0 / 2.0 * bytes / kBus).epsilon(0.01));
 }
 
@@ -143,28 +143,29 @@ TEST_CASE(
   const auto buckets = static_cast<double>(layout.buckets.size());
   REQUIRE(buckets > 4.0);
   MachineFile nodes = machine_of(1);
-  const double alone = plan_time(config, nodes, 1, 1).step;
+  const double alone = plan_time(config, config.data, nodes, 1, 1).step;
   nodes.between_nodes.bytes_per_s = kBus;
   const double on_way = 2.0 * 3.0 / 4.0 * bytes / kBus;  // gradients, and parameters
   REQUIRE(on_way < 0.2 * alone);
-  CHECK(plan_time(config, nodes, 1, 1).step - alone == Approx(on_way).epsilon(0.01));
+  CHECK(plan_time(config, config.data, nodes, 1, 1).step - alone == Approx(on_way).epsilon(0.01));
   nodes.between_nodes.byte_s = 0.0;
-  CHECK(plan_time(config, nodes, 1, 1).step - alone == Approx(on_way / buckets).epsilon(0.01));
+  CHECK(plan_time(config, config.data, nodes, 1, 1).step - alone == Approx(on_way / buckets).epsilon(0.01));
   // Each round of 2 MiB has three messages that go and three that come, and they take the rank's time.
   nodes.between_nodes.message_s = kMessage;
   const double rounds = 2.0 * buckets * std::ceil(bytes / buckets / (2 << 20));
-  CHECK(plan_time(config, nodes, 1, 1).step - alone ==
+  CHECK(plan_time(config, config.data, nodes, 1, 1).step - alone ==
         Approx(on_way / buckets + rounds * 6.0 * kMessage).epsilon(0.05));
   // So does what each byte takes of it.
   nodes.between_nodes = {kBus, 0.0, 0.0, 0.1 / kBus, ""};
-  CHECK(plan_time(config, nodes, 1, 1).step - alone == Approx(0.9 * on_way / buckets + 0.1 * on_way).epsilon(0.05));
+  CHECK(plan_time(config, config.data, nodes, 1, 1).step - alone ==
+        Approx(0.9 * on_way / buckets + 0.1 * on_way).epsilon(0.05));
   // The thread that moves messages does the same where it has a core, which these nodes of one core have not.
   nodes.between_nodes = {kBus, 0.0, 0.0, std::nullopt, ""};
   RunConfig with_thread = config;
   with_thread.parallel.communication_thread = true;
-  CHECK(plan_time(with_thread, nodes, 1, 1).step - alone == Approx(on_way).epsilon(0.01));
+  CHECK(plan_time(with_thread, with_thread.data, nodes, 1, 1).step - alone == Approx(on_way).epsilon(0.01));
   nodes.cores = 2;
-  CHECK(plan_time(with_thread, nodes, 1, 1).step - alone == Approx(on_way / buckets).epsilon(0.01));
+  CHECK(plan_time(with_thread, with_thread.data, nodes, 1, 1).step - alone == Approx(on_way / buckets).epsilon(0.01));
 }
 
 TEST_CASE("time plan: parts of the replicas scatter, sum what they have with each other, and gather among themselves") {
@@ -172,14 +173,14 @@ TEST_CASE("time plan: parts of the replicas scatter, sum what they have with eac
   RunConfig config = config_of_steps(4, 1, 1, 2);
   config.parallel.zero_shard_size = 2;
   const double bytes = 4.0 * static_cast<double>(model::num_parameters(config.model));
-  const double alone = plan_time(config, machine_of(4), 4, 1).step;
+  const double alone = plan_time(config, config.data, machine_of(4), 4, 1).step;
   // All on one node: the halves over two ranks, and a sum of half of the bytes over two.
-  CHECK(plan_time(config, machine_of(4, kBus), 4, 1).step - alone ==
+  CHECK(plan_time(config, config.data, machine_of(4, kBus), 4, 1).step - alone ==
         Approx((2.0 * bytes / 2.0 + bytes / 2.0) / kBus).epsilon(0.01));
   // A part on each of two nodes: the two sums of a node share its network.
   MachineFile nodes = machine_of(2, kBus);
   nodes.between_nodes.bytes_per_s = kNetwork;
-  CHECK(plan_time(config, nodes, 2, 1).step - alone ==
+  CHECK(plan_time(config, config.data, nodes, 2, 1).step - alone ==
         Approx(2.0 * bytes / 2.0 / kBus + 2.0 * bytes / 2.0 / kNetwork).epsilon(0.01));
 }
 
@@ -190,39 +191,41 @@ TEST_CASE("time plan: a step waits for what is read more slowly than it goes, or
   config.data.kind = DataKind::kHdf5;
   MachineFile machine = machine_of(2);
   machine.between_nodes.bytes_per_s = kInstantly;
-  const double step = plan_time(config, machine, 2, 1).step;
+  const double step = plan_time(config, config.data, machine, 2, 1).step;
   machine.populations[0].reading_bytes_per_s = kReading;
   const model::VitOptions& model = config.model;
   const int64_t samples = config.global_batch_size / 2;  // of a node
   const auto pixels = static_cast<double>(samples * model.image_height * model.image_width);
   const double reading = 4.0 * static_cast<double>(model.in_channels + model.out_channels) * pixels / (2.0 * kReading);
   REQUIRE(reading > step);
-  const TimePlan time = plan_time(config, machine, 2, 1);
+  const TimePlan time = plan_time(config, config.data, machine, 2, 1);
   CHECK(time.data_wait == Approx(reading - step));
   CHECK(time.step == Approx(reading));
   CHECK(contains(time_text(time), ", waiting for data "));
   config.data.io_threads = 0;
-  CHECK(plan_time(config, machine, 2, 1).step == Approx(reading + step));
+  CHECK(plan_time(config, config.data, machine, 2, 1).step == Approx(reading + step));
   config.data.kind = DataKind::kSynthetic;
-  CHECK(plan_time(config, machine, 2, 1).step == Approx(step));
+  CHECK(plan_time(config, config.data, machine, 2, 1).step == Approx(step));
   config.data.kind = DataKind::kHdf5;
   config.model.task = model::Task::kClassify;  // of bytes
-  CHECK(plan_time(config, machine, 2, 1).data_wait ==
+  CHECK(plan_time(config, config.data, machine, 2, 1).data_wait ==
         Approx(static_cast<double>(model.in_channels) * pixels / (2.0 * kReading)));
 }
 
 TEST_CASE("time plan: ranks that share cores take turns") {
   const RunConfig config = config_of_steps(8, 1, 1, 1);
-  const double step = plan_time(config, machine_of(8), 8, 1).step;
-  CHECK(plan_time(config, machine_of(2), 8, 1).step == Approx(4.0 * step));
+  const double step = plan_time(config, config.data, machine_of(8), 8, 1).step;
+  CHECK(plan_time(config, config.data, machine_of(2), 8, 1).step == Approx(4.0 * step));
   // Of one micro-batch only one stage is at work at a time; of many all are, but while the pipeline fills and drains.
   const RunConfig one = config_of_steps(1, 1, 4, 1);
-  CHECK(plan_time(one, machine_of(1), 4, 1).step == Approx(plan_time(one, machine_of(4), 4, 1).step));
+  CHECK(plan_time(one, one.data, machine_of(1), 4, 1).step ==
+        Approx(plan_time(one, one.data, machine_of(4), 4, 1).step));
   const RunConfig many = config_of_steps(1, 1, 4, 32);
-  const TimePlan alone = plan_time(many, machine_of(4), 4, 1), shared = plan_time(many, machine_of(1), 4, 1);
+  const TimePlan alone = plan_time(many, many.data, machine_of(4), 4, 1),
+                 shared = plan_time(many, many.data, machine_of(1), 4, 1);
   CHECK(shared.step == Approx(step_flops(many) / kFlops));
-  CHECK(plan_time(many, machine_of(2), 4, 1).step < shared.step);
-  CHECK(plan_time(many, machine_of(2), 4, 1).step > alone.step);
+  CHECK(plan_time(many, many.data, machine_of(2), 4, 1).step < shared.step);
+  CHECK(plan_time(many, many.data, machine_of(2), 4, 1).step > alone.step);
 }
 
 TEST_CASE("time plan: a GPU hides the reduction behind backward, but for the last bucket") {
@@ -232,7 +235,7 @@ TEST_CASE("time plan: a GPU hides the reduction behind backward, but for the las
   config.device = DeviceChoice::kCuda;
   config.parallel.bucket_mb = 1.0;
   config.parallel.zero = 0;
-  const TimePlan time = plan_time(config, machine, 2, 1);
+  const TimePlan time = plan_time(config, config.data, machine, 2, 1);
   const double bytes = 4.0 * static_cast<double>(model::num_parameters(config.model));
   const double buckets = std::ceil(bytes / 0x1p20);
   CHECK(time.reduce == Approx(bytes / 1e9 / buckets).epsilon(0.1));

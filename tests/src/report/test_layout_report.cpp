@@ -28,7 +28,7 @@ train::RunConfig config_of(int dp, int tp, int pp) {
 }
 
 std::vector<std::string> lines_of(const train::RunConfig& config) {
-  return train::report_layout(config, {}).lines();
+  return train::report_layout(config, config.data, {}).lines();
 }
 
 }  // namespace
