@@ -188,7 +188,7 @@ int run_evaluate(const Invocation& invocation) {
     if (chosen.leads.are_asked()) {
       same_error_on_all_ranks([&] {
         refuse_predictions(chosen.predictions);
-        train::check_leads(config, chosen.leads);
+        train::check_leads(config.model, config.data.roles, chosen.leads);
       });
     } else if (!chosen.leads.climatology.empty()) {
       refuse({"--climatology has no effect without --lead-hours, --lead-steps or --scores weatherbench"});
@@ -212,7 +212,7 @@ int run_forecast(const Invocation& invocation) {
     require({{"checkpoint", chosen.use.checkpoint}, {"data", chosen.use.data}, {"out", chosen.use.out}});
     const train::CheckpointReader checkpoint(world, chosen.use.checkpoint);
     train::RunConfig config = configure(checkpoint, chosen.use.data, overrides, world);
-    same_error_on_all_ranks([&] { train::check_forecast(config, chosen); });
+    same_error_on_all_ranks([&] { train::check_forecast(config, config.data.roles, chosen); });
     check_paths(config, overrides, world);
     train::forecast(config, chosen, checkpoint, world);
     return 0;

@@ -88,14 +88,13 @@ void check_outputs(const RunConfig& config, const ModelUse& use, const Predictio
 }
 
 // Only predictions can do without.
-void require_labels(const RunConfig& config, const DataSource& data, const ModelUse& use,
+void require_labels(const DataConfig& config, const DataSource& data, const ModelUse& use,
                     const PredictionOptions& predictions) {
   const std::string option = !use.out.empty() ? "--out" : !predictions.confusion.empty() ? "--confusion" : "";
   if (!data.has_labels && !option.empty()) {
-    throw Error(
-        ErrorClass::kUsage,
-        str(option, " needs labels, and ", config.data.valid_data, " has no dataset '", config.data.labels_name, "'"),
-        "leave the option out, or name the labels with --labels-name");
+    throw Error(ErrorClass::kUsage,
+                str(option, " needs labels, and ", config.valid_data, " has no dataset '", config.labels_name, "'"),
+                "leave the option out, or name the labels with --labels-name");
   }
 }
 
@@ -104,13 +103,13 @@ class ClassifierOutput {
  public:
   /// `names` of the classes, with commas between them, or empty. `self`: this rank alone. The file is made now: what
   /// cannot be written is refused before the work. Collective over `world`, errors agreed.
-  ClassifierOutput(const RunConfig& config, const DataSource& data, const std::string& names,
+  ClassifierOutput(const model::VitOptions& model, const DataSource& data, const std::string& names,
                    const PredictionOptions& options, const comm::MpiGroup& self, const comm::MpiGroup& world)
-      : options_(options), has_labels_(data.has_labels), confusion_(class_names(names, config.model.num_classes)) {
-    if (config.is_forecast()) {
+      : options_(options), has_labels_(data.has_labels), confusion_(class_names(names, model.num_classes)) {
+    if (model.task == model::Task::kForecast) {
       return;
     }
-    const int64_t classes = config.model.num_classes;
+    const int64_t classes = model.num_classes;
     options_.top = std::min(options.top, classes);
     comm::agreed_on_rank_0(world, [&] {
       if (!options_.path.empty()) {
@@ -188,25 +187,25 @@ Evaluation evaluate(const RunConfig& config, const ModelUse& use, const Checkpoi
   comm::agreed_on_rank_0(world, [&] { check_outputs(config, use, predictions, checkpoint.path()); });
   const LabelUse labels = predictions.path.empty() ? LabelUse::kNeeded : LabelUse::kOptional;
   const CheckpointInfo& trained = checkpoint.info();
-  const DataSource data = open_valid_data(config, trained, world, labels);
+  const DataSource data = open_valid_data(config.model, config.data, trained, world, labels);
   comm::agreed(world, [&] {
     require_trained_data(checkpoint, data.described);
-    require_labels(config, data, use, predictions);
+    require_labels(config.data, data, use, predictions);
   });
   const std::string& names = trained.class_names.empty() ? data.described.class_names : trained.class_names;
   const comm::MpiGroup self = comm::MpiGroup::alone();
-  ClassifierOutput classes(config, data, names, predictions, self, world);
+  ClassifierOutput classes(config.model, data, names, predictions, self, world);
   LossFields fields = loss_fields(*data.valid, data.described);
   fields.grid = data::joined_grid(data.described.grid, trained.grid);
-  const model::FieldWeights weights = loss_weights(config, world, fields);
+  const model::FieldWeights weights = loss_weights(config.loss, config.model, config.data.stats, world, fields);
   TrainedModel model(config, checkpoint, world);
   model.runner().set_loss_weights(weights);
-  announce(config, checkpoint, model.mesh().device());
+  announce(config.name, config, checkpoint, model.mesh().device());
   log_line(str("  input     ", data.text));
-  warn_of_use(config, checkpoint, data.described);
+  warn_of_use(config.data, checkpoint, data.described);
   const Timer timer;
-  Evaluator evaluator(config, model.mesh(), model.runner(), *data.valid, data.num_valid_samples, data.climatology,
-                      data::joined_grid(data.described.grid, trained.grid), data.increments);
+  Evaluator evaluator(config, config.data, model.mesh(), model.runner(), *data.valid, data.num_valid_samples,
+                      data.climatology, data::joined_grid(data.described.grid, trained.grid), data.increments);
   Evaluation figures = evaluator.evaluate(classes.predictions());
   const double seconds = timer.seconds();
   if (!data.has_labels) {

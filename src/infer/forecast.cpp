@@ -52,9 +52,8 @@ std::string figures_path(const ForecastOptions& options) {
   return std::filesystem::path(options.use.out).replace_extension(".json").string();
 }
 
-data::SampleChannels channels_of(const RunConfig& config) {
-  const data::FieldRoles& roles = config.data.roles;
-  return data::sample_channels(roles, data::num_row_channels(roles, config.model.out_channels));
+data::SampleChannels channels_of(const model::VitOptions& model, const data::FieldRoles& roles) {
+  return data::sample_channels(roles, data::num_row_channels(roles, model.out_channels));
 }
 
 // Datasets of a file that needs no other one beside it.
@@ -68,8 +67,7 @@ constexpr const char* kRow = "row";  // where the data name no latitudes
 constexpr const char* kColumn = "column";
 
 // What the lead times will take on the disk.
-void require_room(const RunConfig& config, const ForecastOptions& options) {
-  const model::VitOptions& model = config.model;
+void require_room(const model::VitOptions& model, const ForecastOptions& options) {
   const int64_t state =
       model.out_channels * model.image_height * model.image_width * static_cast<int64_t>(sizeof(float));
   const int64_t most_steps = std::numeric_limits<int64_t>::max() / state;
@@ -79,22 +77,21 @@ void require_room(const RunConfig& config, const ForecastOptions& options) {
 
 }  // namespace
 
-ForecastRecord::ForecastRecord(const RunConfig& config, const ForecastOptions& options, const std::string& checkpoint,
-                               const TrainingData& trained, const comm::MpiGroup& self)
+ForecastRecord::ForecastRecord(const StepConfig& config, const DataConfig& data, const ForecastOptions& options,
+                               const std::string& checkpoint, const TrainingData& trained, const comm::MpiGroup& self)
     : options_(options),
       checkpoint_(checkpoint),
-      dataset_(config.data.dataset_name),
+      dataset_(data.dataset_name),
       loss_(config.model.loss),
-      roles_(data::roles_text(config.data.roles)),
+      roles_(data::roles_text(data.roles)),
       self_(self),
-      times_(self,
-             weather_options(config.data, trained, config.data.valid_data, config.data.valid_dates, options.steps)),
+      times_(self, weather_options(data, trained, data.valid_data, data.valid_dates, options.steps)),
       normalization_(data::part_of(times_.normalization(), times_.channels().predicted())),
       grid_(data::joined_grid(times_.grid(), trained.grid)) {
-  place_ = checked_start(config);
+  place_ = checked_start(config.model, data);
   in_file_ = times_.in_file(place_.row);
   for (const std::string& path : {options_.use.out, figures_path(options_)}) {
-    refuse_inputs(path, "--out", config.data, checkpoint_);
+    refuse_inputs(path, "--out", data, checkpoint_);
     refuse_input(path, "--out", options_.climatology);
     if (is_store_name(path)) {
       refuse_existing_store(path, options_.use.overwrite);
@@ -102,9 +99,9 @@ ForecastRecord::ForecastRecord(const RunConfig& config, const ForecastOptions& o
       refuse_existing(path, options_.use.overwrite);
     }
   }
-  loss_weights_ =
-      loss_weights(config, self, {grid_, times_.channel_names(), !times_.given_channels().empty(), normalization_.std});
-  climatology_.emplace(config.data, options_.climatology, times_, self);
+  loss_weights_ = loss_weights(config.loss, config.model, data.stats, self,
+                               {grid_, times_.channel_names(), !times_.given_channels().empty(), normalization_.std});
+  climatology_.emplace(data, options_.climatology, times_, self);
   const int64_t stride = times_.lead().rows;
   for (int64_t lead = 1; lead <= num_true_written(); ++lead) {
     const int64_t row = place_.row + lead * stride;
@@ -119,12 +116,11 @@ TrainingData ForecastRecord::described() const {
   return description_of_fields(times_, roles_);
 }
 
-data::WeatherTimes::Place ForecastRecord::checked_start(const RunConfig& config) const {
-  const model::VitOptions& model = config.model;
+data::WeatherTimes::Place ForecastRecord::checked_start(const model::VitOptions& model, const DataConfig& data) const {
   const std::vector<int64_t> takes = {model.in_channels, model.image_height, model.image_width};
   if (times_.input_shape() != takes) {
     throw Error(ErrorClass::kUsage,
-                str("the data in ", config.data.valid_data, " have states of ", shape_text(times_.input_shape()),
+                str("the data in ", data.valid_data, " have states of ", shape_text(times_.input_shape()),
                     ", the model takes ", shape_text(takes)),
                 kModelIsFixed);
   }
@@ -144,7 +140,7 @@ data::WeatherTimes::Place ForecastRecord::checked_start(const RunConfig& config)
   }
   if (times_.channels().forcings > 0 && options_.steps - 1 > place.after() / rows) {
     throw Error(ErrorClass::kUsage, str("--steps is ", options_.steps, "; allowed: 1 to ", place.after() / rows + 1,
-                                        ": the model takes ", data::forcings_of_data(config.data.roles),
+                                        ": the model takes ", data::forcings_of_data(data.roles),
                                         " from the data, which end there or have a gap in their times"));
   }
   return place;
@@ -439,22 +435,21 @@ std::vector<std::string> ForecastRecord::table_lines() const {
   return lines;
 }
 
-void check_rollout(const RunConfig& config, int64_t steps) {
-  if (!config.is_forecast()) {
+void check_rollout(const model::VitOptions& model, const data::FieldRoles& roles, int64_t steps) {
+  if (model.task != model::Task::kForecast) {
     throw Error(ErrorClass::kUsage, "the checkpoint's model classifies images (--task classify), it makes no forecast",
                 "give the checkpoint of a model that was trained with --task forecast; 'evaluate' takes both");
   }
-  const model::VitOptions& model = config.model;
-  if (steps > 1 && channels_of(config).inputs() != model.in_channels) {
-    const std::string beside = data::roles_text(config.data.roles);
+  if (steps > 1 && channels_of(model, roles).inputs() != model.in_channels) {
+    const std::string beside = data::roles_text(roles);
     throw Error(ErrorClass::kUsage,
                 str("the model takes ", model.in_channels, " channels and gives ", model.out_channels,
                     beside.empty() ? "" : str(" (", beside, ")"), ", so its output cannot be its next input"));
   }
 }
 
-void check_forecast(const RunConfig& config, const ForecastOptions& options) {
-  check_rollout(config, std::max<int64_t>(options.steps, 2));
+void check_forecast(const StepConfig& config, const data::FieldRoles& roles, const ForecastOptions& options) {
+  check_rollout(config.model, roles, std::max<int64_t>(options.steps, 2));
   if (config.parallel.dp > 1) {
     const int ranks = config.parallel.dp * config.parallel.model_size();
     throw Error(ErrorClass::kUsage,
@@ -474,20 +469,20 @@ void forecast(const RunConfig& config, const ForecastOptions& options, const Che
   const comm::MpiGroup self = comm::MpiGroup::alone();
   std::optional<ForecastRecord> record;  // on rank 0
   comm::agreed_on_rank_0(world, [&] {
-    require_room(config, options);
-    record.emplace(config, options, checkpoint.path(), checkpoint.info(), self);
+    require_room(config.model, options);
+    record.emplace(config, config.data, options, checkpoint.path(), checkpoint.info(), self);
     require_trained_data(checkpoint, record->described());
   });
   TrainedModel model(config, checkpoint, world);
-  announce(config, checkpoint, model.mesh().device());
+  announce(config.name, config, checkpoint, model.mesh().device());
   for (const std::string& line : record ? record->description() : std::vector<std::string>()) {
     log_line("  " + line);
   }
   if (record) {
-    warn_of_use(config, checkpoint, record->described());
+    warn_of_use(config.data, checkpoint, record->described());
   }
   const Timer timer;
-  const data::SampleChannels channels = channels_of(config);
+  const data::SampleChannels channels = channels_of(config.model, config.data.roles);
   data::Normalization rows = record ? record->normalization() : data::Normalization::identity(channels.row());
   for (std::vector<double>* const values : {&rows.mean, &rows.std}) {
     world.broadcast(values->data(), std::ssize(*values) * static_cast<int64_t>(sizeof(double)), 0);

@@ -40,8 +40,8 @@ class ForecastRecord {
   /// Error(kBadData). Then refuses files that are there: Error(kCannotCreate). This process is alone in `self`, which
   /// outlives the record, as does `options`. `trained` is what the model of `checkpoint` was trained on: its statistics
   /// count where the configuration names none, its latitudes where the data have none.
-  ForecastRecord(const RunConfig& config, const ForecastOptions& options, const std::string& checkpoint,
-                 const TrainingData& trained, const comm::MpiGroup& self);
+  ForecastRecord(const StepConfig& config, const DataConfig& data, const ForecastOptions& options,
+                 const std::string& checkpoint, const TrainingData& trained, const comm::MpiGroup& self);
 
   const at::Tensor& input() const { return input_; }  ///< of the model at the start: [C, H, W], normalised
   /// What the model takes at a lead time that no prediction gives: data::WeatherTimes::forcings().
@@ -62,7 +62,7 @@ class ForecastRecord {
   std::vector<std::string> table_lines() const;
 
  private:
-  data::WeatherTimes::Place checked_start(const RunConfig& config) const;
+  data::WeatherTimes::Place checked_start(const model::VitOptions& model, const DataConfig& data) const;
   void open_file();
   data::Hdf5ScaleCopy scales_for(const std::string& path) const;
   // A list of coordinates of the file.
@@ -110,10 +110,10 @@ class ForecastRecord {
 };
 
 /// Error(kUsage) where the model makes no forecast, or none of so many steps: its output is not its next input. Pure.
-void check_rollout(const RunConfig& config, int64_t steps);
+void check_rollout(const model::VitOptions& model, const data::FieldRoles& roles, int64_t steps);
 
-/// What of `config` no forecast can be made with: Error(kUsage). Pure.
-void check_forecast(const RunConfig& config, const ForecastOptions& options);
+/// Error(kUsage) where no forecast can be made of this model on these ranks, or none as the options have it. Pure.
+void check_forecast(const StepConfig& config, const data::FieldRoles& roles, const ForecastOptions& options);
 
 /// Makes the forecast, writes its files and prints a table. `config` as from config_for_use(), seen by
 /// check_forecast(). Collective over `world`, errors agreed.

@@ -138,13 +138,12 @@ std::vector<StartBatch> start_batches(const data::WeatherTimes& times, const std
   return batches;
 }
 
-void check_shape(const RunConfig& config, const data::WeatherTimes& times) {
-  const model::VitOptions& model = config.model;
+void check_shape(const model::VitOptions& model, const std::string& folder, const data::WeatherTimes& times) {
   const std::vector<int64_t> takes = {model.in_channels, model.image_height, model.image_width};
   if (times.input_shape() != takes) {
     throw Error(ErrorClass::kUsage,
-                str("the data in ", config.data.valid_data, " have states of (", join(times.input_shape()),
-                    "), the model takes (", join(takes), ")"),
+                str("the data in ", folder, " have states of (", join(times.input_shape()), "), the model takes (",
+                    join(takes), ")"),
                 kModelIsFixed);
   }
 }
@@ -357,7 +356,7 @@ void write_netcdf(const std::string& path, const std::vector<LeadFigures>& figur
 
 }  // namespace
 
-void check_leads(const RunConfig& config, const LeadOptions& options) {
+void check_leads(const model::VitOptions& model, const data::FieldRoles& roles, const LeadOptions& options) {
   if (!options.hours.empty() && !options.steps.empty()) {
     throw Error(ErrorClass::kUsage, "--lead-hours and --lead-steps are two words for the leads", "give one of them");
   }
@@ -367,7 +366,7 @@ void check_leads(const RunConfig& config, const LeadOptions& options) {
   if (!options.steps.empty()) {
     parse_leads("--lead-steps", options.steps, true);
   }
-  check_rollout(config, 1);
+  check_rollout(model, roles, 1);
 }
 
 std::vector<LeadFigures> evaluate_leads(const RunConfig& config, const ModelUse& use, const LeadOptions& options,
@@ -391,9 +390,9 @@ std::vector<LeadFigures> evaluate_leads(const RunConfig& config, const ModelUse&
   std::vector<StartBatch> batches;
   comm::agreed(world, [&] {
     require_trained_data(checkpoint, described);
-    check_shape(config, times);
+    check_shape(config.model, config.data.valid_data, times);
     leads = scored_leads(options, times.lead());
-    check_rollout(config, leads.back().steps);
+    check_rollout(config.model, config.data.roles, leads.back().steps);
     const int64_t limit = config.data.limit_nsamples_val;
     batches = start_batches(times, leads, config.parallel.micro_batch_size,
                             limit > 0 ? limit : std::numeric_limits<int64_t>::max());
@@ -404,12 +403,12 @@ std::vector<LeadFigures> evaluate_leads(const RunConfig& config, const ModelUse&
   const data::Normalization units = data::part_of(times.normalization(), channels.predicted());
   const data::Grid grid = data::joined_grid(times.grid(), trained.grid);
   TrainedModel model(config, checkpoint, world);
-  announce(config, checkpoint, model.mesh().device());
+  announce(config.name, config, checkpoint, model.mesh().device());
   const int64_t starts = std::accumulate(batches.begin(), batches.end(), int64_t{0},
                                          [](int64_t sum, const StartBatch& batch) { return sum + batch.rows.size(); });
   log_line(str("  input     ", counted(starts, "start"), " in ", config.data.valid_data, ", to ",
                counted(leads.back().steps, "step"), " ahead; ACC against ", climatology.text()));
-  warn_of_use(config, checkpoint, described);
+  warn_of_use(config.data, checkpoint, described);
   const Timer timer;
   LeadSums sums(options.rules, leads, grid, units, shape[1], shape[2]);
   {

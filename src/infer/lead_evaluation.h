@@ -22,7 +22,7 @@ struct LeadOptions {
 };
 
 /// What of the options no forecasts can be scored with: Error(kUsage). Pure.
-void check_leads(const RunConfig& config, const LeadOptions& options);
+void check_leads(const model::VitOptions& model, const data::FieldRoles& roles, const LeadOptions& options);
 
 /// Forecasts from every time of config.data.valid_data (the first limit_nsamples_val) that has the states before it
 /// and a truth at the first lead, each as far as the truth goes; prints tables and, where use.out is given, writes them

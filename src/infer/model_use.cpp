@@ -113,15 +113,14 @@ void fit_batch(RunConfig& config, int world_size) {
   config.global_batch_size = std::max<int64_t>(batch, replicas);
 }
 
-void check_stored_grid(const CheckpointInfo& checkpoint, const RunConfig& config, const std::string& path) {
+void check_stored_grid(const CheckpointInfo& checkpoint, const model::VitOptions& model, const std::string& path) {
   const auto fits = [](const std::vector<double>& points, int64_t count) {
     return points.empty() || std::ssize(points) == count;
   };
-  if (!fits(checkpoint.grid.latitudes, config.model.image_height) ||
-      !fits(checkpoint.grid.longitudes, config.model.image_width)) {
+  if (!fits(checkpoint.grid.latitudes, model.image_height) || !fits(checkpoint.grid.longitudes, model.image_width)) {
     throw Error(ErrorClass::kBadData,
-                str(path, " has ", data::grid_text(checkpoint.grid), ", its model takes fields of ",
-                    config.model.image_height, " x ", config.model.image_width),
+                str(path, " has ", data::grid_text(checkpoint.grid), ", its model takes fields of ", model.image_height,
+                    " x ", model.image_width),
                 "it is damaged: use another checkpoint");
   }
 }
@@ -191,7 +190,7 @@ RunConfig config_for_use(const CheckpointInfo& checkpoint, const std::string& pa
   config.data.train_data = config.data.valid_data = data;
   fit_batch(config, world_size);
   resolve(config, world_size);
-  check_stored_grid(checkpoint, config, path);
+  check_stored_grid(checkpoint, config.model, path);
   RunConfig checked = config;
   if (!checkpoint.means.empty() && !gives(table, overrides, {"stats", "global-means", "global-stds"})) {
     // The checkpoint knows them better than files that may be others by now. The folder stays, for a climatology.
@@ -246,13 +245,13 @@ TrainedModel::TrainedModel(const RunConfig& config, const CheckpointReader& chec
                [&] { load_parameters(checkpoint, runner_.parameters().specs(), runner_.parameters(), mesh_.model()); });
 }
 
-void warn_of_use(const RunConfig& config, const CheckpointReader& checkpoint, const TrainingData& given) {
+void warn_of_use(const DataConfig& config, const CheckpointReader& checkpoint, const TrainingData& given) {
   const CheckpointInfo& trained = checkpoint.info();
   if (const auto line = earlier_format_line(checkpoint)) {
     log_line("  note      " + *line);
   }
   if (const std::string difference = statistics_difference(trained, given); !difference.empty()) {
-    log_warning(str("the statistics of ", config.data.global_means, " and ", config.data.global_stds,
+    log_warning(str("the statistics of ", config.global_means, " and ", config.global_stds,
                     " are used, which are not those of the training: ", difference));
   }
   if (trained.lead.hours > 0.0 && given.lead.rows > 0 && given.lead.hours == 0.0) {
@@ -269,10 +268,11 @@ void warn_of_use(const RunConfig& config, const CheckpointReader& checkpoint, co
   }
 }
 
-void announce(const RunConfig& config, const CheckpointReader& checkpoint, c10::Device device) {
+void announce(const std::string& name, const StepConfig& config, const CheckpointReader& checkpoint,
+              c10::Device device) {
   const ParallelConfig& parallel = config.parallel;
   const CheckpointInfo& info = checkpoint.info();
-  log_line(str(config.name, ": ", model::num_parameters(config.model), " parameters of ", checkpoint.path(), " (step ",
+  log_line(str(name, ": ", model::num_parameters(config.model), " parameters of ", checkpoint.path(), " (step ",
                info.step, ", ", info.epoch, " epochs), dp ", parallel.dp, " x tp ", parallel.tp, " x pp ", parallel.pp,
                " on ", device.str(), ", ", counted(at::get_num_threads(), "thread"), " a rank"));
   log_lines(report_kernels(config, device, ModelPurpose::kUse).lines());

@@ -65,11 +65,12 @@ class TrainedModel {
   ModelRunner runner_;
 };
 
-/// Says the name of the run, what it was trained for, the layout it is used in, and the types and kernels it takes.
-void announce(const RunConfig& config, const CheckpointReader& checkpoint, c10::Device device);
+/// Says `name`, the run's, what it was trained for, the layout it is used in, and the types and kernels it takes.
+void announce(const std::string& name, const StepConfig& config, const CheckpointReader& checkpoint,
+              c10::Device device);
 
 /// Says what of the data that are `given` is taken otherwise than in the training or cannot be compared with it:
 /// statistics, the way of the rows, numbers of classes, and what a checkpoint of an earlier format does not hold.
-void warn_of_use(const RunConfig& config, const CheckpointReader& checkpoint, const TrainingData& given);
+void warn_of_use(const DataConfig& config, const CheckpointReader& checkpoint, const TrainingData& given);
 
 }  // namespace vit_hybrid::train

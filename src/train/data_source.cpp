@@ -119,10 +119,6 @@ void set_reading(Options& options, const DataConfig& config, int64_t limit) {
 
 // --- HDF5 weather ---------------------------------------------------------------------------------------------------
 
-std::string roles_text(const RunConfig& config) {
-  return data::roles_text(config.data.roles);
-}
-
 // Those of the configuration, of the channels that are taken and predicted.
 void read_increments(const DataConfig& config, const comm::MpiGroup& world, const data::WeatherDataset& train,
                      DataSource& source) {
@@ -138,19 +134,17 @@ void read_increments(const DataConfig& config, const comm::MpiGroup& world, cons
 }
 
 // Training takes no row beyond its dates, which may be validation's.
-std::unique_ptr<data::WeatherDataset> open_training_weather(const RunConfig& config, const comm::MpiGroup& world) {
-  const DataConfig& data = config.data;
-  data::WeatherOptions options = weather_options(data, {}, data.train_data, "");
-  options.fields.dates = {.span = data.train_dates};
-  set_reading(options, data, data.limit_nsamples);
+std::unique_ptr<data::WeatherDataset> open_training_weather(const DataConfig& config, const comm::MpiGroup& world) {
+  data::WeatherOptions options = weather_options(config, {}, config.train_data, "");
+  options.fields.dates = {.span = config.train_dates};
+  set_reading(options, config, config.limit_nsamples);
   return std::make_unique<data::WeatherDataset>(world, options);
 }
 
-std::unique_ptr<data::WeatherDataset> open_valid_weather(const RunConfig& config, const TrainingData& trained,
+std::unique_ptr<data::WeatherDataset> open_valid_weather(const DataConfig& config, const TrainingData& trained,
                                                          const comm::MpiGroup& world) {
-  const DataConfig& data = config.data;
-  data::WeatherOptions options = weather_options(data, trained, data.valid_data, data.valid_dates);
-  set_reading(options, data, data.limit_nsamples_val);
+  data::WeatherOptions options = weather_options(config, trained, config.valid_data, config.valid_dates);
+  set_reading(options, config, config.limit_nsamples_val);
   return std::make_unique<data::WeatherDataset>(world, options);
 }
 
@@ -217,20 +211,20 @@ void check_same_fields(const data::WeatherDataset& train, const data::WeatherDat
   }
 }
 
-DataSource open_hdf5_weather(const RunConfig& config, const comm::MpiGroup& world) {
+DataSource open_hdf5_weather(const DataConfig& config, const comm::MpiGroup& world) {
   DataSource source;
   auto train = open_training_weather(config, world);
-  source.described = description_of_fields(*train, roles_text(config));
-  if (config.data.target == TargetKind::kIncrement) {
-    read_increments(config.data, world, *train, source);
+  source.described = description_of_fields(*train, data::roles_text(config.roles));
+  if (config.target == TargetKind::kIncrement) {
+    read_increments(config, world, *train, source);
   }
-  source.text = text_of(*train, config.data.train_data, config.data.train_dates);
-  if (!config.data.valid_data.empty()) {
+  source.text = text_of(*train, config.train_data, config.train_dates);
+  if (!config.valid_data.empty()) {
     auto valid = open_valid_weather(config, {.lead = train->lead()}, world);
     comm::agreed(world, [&] { check_same_fields(*train, *valid); });
-    warn_of_shared_times(config.data, *train, *valid);
+    warn_of_shared_times(config, *train, *valid);
     source.described.grid = data::joined_grid(train->grid(), valid->grid());
-    source.climatology = climatology_of(config.data, world, *train);
+    source.climatology = climatology_of(config, world, *train);
     source.text += str(text_of(source.climatology), "; ", valid->size(), " for validation");
     source.valid = std::move(valid);
   }
@@ -241,27 +235,40 @@ DataSource open_hdf5_weather(const RunConfig& config, const comm::MpiGroup& worl
 
 // --- HDF5 images ----------------------------------------------------------------------------------------------------
 
-std::unique_ptr<data::ImageDataset> open_images(const RunConfig& config, const TrainingData& trained,
-                                                const comm::MpiGroup& world, const std::string& path,
-                                                data::ImageUse use, int64_t limit,
-                                                LabelUse labels = LabelUse::kNeeded) {
+// Without paths, and what is of training or of validation alone.
+data::ImageOptions image_options(const model::VitOptions& model, const DataConfig& config) {
   data::ImageOptions options;
+  options.images = config.dataset_name;
+  options.labels = config.labels_name;
+  options.image_size = model.image_height;
+  options.resized = config.valid_resize;
+  options.interpolation = config.interpolation;
+  options.num_classes = model.num_classes;
+  return options;
+}
+
+std::unique_ptr<data::ImageDataset> open_training_images(const model::VitOptions& model, const DataConfig& config,
+                                                         uint64_t seed, const comm::MpiGroup& world) {
+  data::ImageOptions options = image_options(model, config);
+  options.path = config.train_data;
+  options.seed = seed;
+  set_reading(options, config, config.limit_nsamples);
+  return std::make_unique<data::ImageDataset>(world, options);
+}
+
+std::unique_ptr<data::ImageDataset> open_valid_images(const model::VitOptions& model, const DataConfig& config,
+                                                      const TrainingData& trained, const comm::MpiGroup& world,
+                                                      LabelUse labels = LabelUse::kNeeded) {
+  data::ImageOptions options = image_options(model, config);
+  options.path = config.valid_data;
+  options.use = data::ImageUse::kEvaluation;
   options.labels_needed = labels == LabelUse::kNeeded;
-  options.path = path;
-  options.images = config.data.dataset_name;
-  options.labels = config.data.labels_name;
-  options.use = use;
-  options.image_size = config.model.image_height;
-  options.resized = config.data.valid_resize;
-  options.interpolation = config.data.interpolation;
-  options.num_classes = config.model.num_classes;
   options.class_names = trained.class_names;
   if (trained.means.size() == options.statistics.mean.size()) {
     std::copy(trained.means.begin(), trained.means.end(), options.statistics.mean.begin());
     std::copy(trained.stds.begin(), trained.stds.end(), options.statistics.std.begin());
   }
-  options.seed = config.seed;
-  set_reading(options, config.data, limit);
+  set_reading(options, config, config.limit_nsamples_val);
   return std::make_unique<data::ImageDataset>(world, options);
 }
 
@@ -278,15 +285,14 @@ TrainingData description_of(const data::ImageDataset& dataset) {
   return described;
 }
 
-DataSource open_hdf5_images(const RunConfig& config, const comm::MpiGroup& world) {
+DataSource open_hdf5_images(const model::VitOptions& model, const DataConfig& config, uint64_t seed,
+                            const comm::MpiGroup& world) {
   DataSource source;
-  auto train =
-      open_images(config, {}, world, config.data.train_data, data::ImageUse::kTraining, config.data.limit_nsamples);
+  auto train = open_training_images(model, config, seed, world);
   source.described = description_of(*train);
-  source.text = text_of(*train, config.data.train_data);
-  if (!config.data.valid_data.empty()) {
-    auto valid = open_images(config, {}, world, config.data.valid_data, data::ImageUse::kEvaluation,
-                             config.data.limit_nsamples_val);
+  source.text = text_of(*train, config.train_data);
+  if (!config.valid_data.empty()) {
+    auto valid = open_valid_images(model, config, {}, world);
     data::check_same_classes(*train, *valid);
     if (train->class_names().empty() != valid->class_names().empty()) {
       log_warning(str("of ", train->path(), " and ", valid->path(),
@@ -303,22 +309,22 @@ DataSource open_hdf5_images(const RunConfig& config, const comm::MpiGroup& world
 
 // --- made in memory -------------------------------------------------------------------------------------------------
 
-std::unique_ptr<data::Dataset> make_synthetic(const RunConfig& config, int64_t samples, uint64_t seed) {
+std::unique_ptr<data::Dataset> make_synthetic(const model::VitOptions& model, int64_t samples, uint64_t seed) {
   const auto make = [&](auto dataset) { return std::make_unique<data::SyntheticDataset>(std::move(dataset)); };
-  if (config.is_forecast()) {
-    return make(data::SyntheticDataset::fields(samples, model_input(config.model), seed, config.model.out_channels));
+  if (model.task == model::Task::kForecast) {
+    return make(data::SyntheticDataset::fields(samples, model_input(model), seed, model.out_channels));
   }
-  return make(data::SyntheticDataset::images(samples, model_input(config.model), config.model.num_classes, seed));
+  return make(data::SyntheticDataset::images(samples, model_input(model), model.num_classes, seed));
 }
 
-DataSource make_synthetic_data(const RunConfig& config) {
+DataSource make_synthetic_data(const model::VitOptions& model, const DataConfig& config, uint64_t seed) {
   DataSource source;
-  source.train = make_synthetic(config, config.data.generated_samples, config.seed);
-  if (config.data.generated_valid_samples > 0) {
-    source.valid = make_synthetic(config, config.data.generated_valid_samples, config.seed + 1);
+  source.train = make_synthetic(model, config.generated_samples, seed);
+  if (config.generated_valid_samples > 0) {
+    source.valid = make_synthetic(model, config.generated_valid_samples, seed + 1);
   }
-  if (config.data.target == TargetKind::kIncrement) {
-    const auto plain = data::Normalization::identity(std::min(config.model.in_channels, config.model.out_channels));
+  if (config.target == TargetKind::kIncrement) {
+    const auto plain = data::Normalization::identity(std::min(model.in_channels, model.out_channels));
     source.described.increment_means = plain.mean;
     source.described.increment_stds = plain.std;
     source.increments = {plain, plain};
@@ -327,25 +333,27 @@ DataSource make_synthetic_data(const RunConfig& config) {
   return source;
 }
 
-data::GenerateWeatherOptions builtin_options(const RunConfig& config, int64_t year, int64_t pairs) {
+data::GenerateWeatherOptions builtin_options(const model::VitOptions& model, int64_t year, int64_t pairs,
+                                             uint64_t seed) {
   data::GenerateWeatherOptions options;
   options.first_year = year;
   options.steps_per_year = pairs + 1;
-  options.channels = config.model.in_channels;
-  options.height = config.model.image_height;
-  options.width = config.model.image_width;
-  options.seed = config.seed;
+  options.channels = model.in_channels;
+  options.height = model.image_height;
+  options.width = model.image_width;
+  options.seed = seed;
   return options;
 }
 
 // Training and validation are two years of one planet, both in the units of the training year.
-DataSource make_builtin_data(const RunConfig& config, const comm::MpiGroup& world) {
+DataSource make_builtin_data(const model::VitOptions& model, const DataConfig& config, uint64_t seed,
+                             const comm::MpiGroup& world) {
   constexpr int64_t kTrainYear = 1990;
-  const int64_t valid_pairs = config.data.generated_valid_samples;
+  const int64_t valid_pairs = config.generated_valid_samples;
   std::vector<data::GenerateWeatherOptions> years = {
-      builtin_options(config, kTrainYear, config.data.generated_samples)};
+      builtin_options(model, kTrainYear, config.generated_samples, seed)};
   if (valid_pairs > 0) {
-    years.push_back(builtin_options(config, kTrainYear + 1, valid_pairs));
+    years.push_back(builtin_options(model, kTrainYear + 1, valid_pairs, seed));
   }
   const std::vector<data::WeatherInMemory> weather = data::generate_weather_in_memory(years, world);
   const data::WeatherInMemory& training = weather.front();
@@ -362,7 +370,7 @@ DataSource make_builtin_data(const RunConfig& config, const comm::MpiGroup& worl
   source.described.means = numbers(training.means);
   source.described.stds = numbers(training.stds);
   source.train = pairs(training.fields);
-  if (config.data.target == TargetKind::kIncrement) {
+  if (config.target == TargetKind::kIncrement) {
     for (int64_t c = 0; c < training.fields.size(1); ++c) {
       const at::Tensor states = training.fields.select(1, c).to(at::kDouble);  // normalized by now
       const int64_t pairs_of_channel = states.size(0) - 1;
@@ -382,24 +390,23 @@ DataSource make_builtin_data(const RunConfig& config, const comm::MpiGroup& worl
   return source;
 }
 
-std::unique_ptr<data::PaintedDataset> painted(const RunConfig& config, int64_t first, int64_t count) {
-  const model::VitOptions& model = config.model;
+std::unique_ptr<data::PaintedDataset> painted(const model::VitOptions& model, int64_t first, int64_t count,
+                                              uint64_t seed) {
   return std::make_unique<data::PaintedDataset>(data::PaintedImages{
-      .first = first, .count = count, .size = model.image_height, .classes = model.num_classes, .seed = config.seed});
+      .first = first, .count = count, .size = model.image_height, .classes = model.num_classes, .seed = seed});
 }
 
 // Validation goes on with the numbers of the images.
-DataSource make_builtin_images(const RunConfig& config) {
-  const DataConfig& data = config.data;
-  auto train = painted(config, 0, data.generated_samples);
+DataSource make_builtin_images(const model::VitOptions& model, const DataConfig& config, uint64_t seed) {
+  auto train = painted(model, 0, config.generated_samples, seed);
   DataSource source;
   source.described.class_names = train->class_names();
   source.described.means.assign(train->scaling().mean.begin(), train->scaling().mean.end());
   source.described.stds.assign(train->scaling().std.begin(), train->scaling().std.end());
-  source.text = str(train->size(), " images of ", config.model.num_classes, " classes, painted when they are read");
-  if (data.generated_valid_samples > 0) {
-    source.valid = painted(config, data.generated_samples, data.generated_valid_samples);
-    source.text += str("; ", data.generated_valid_samples, " for validation");
+  source.text = str(train->size(), " images of ", model.num_classes, " classes, painted when they are read");
+  if (config.generated_valid_samples > 0) {
+    source.valid = painted(model, config.generated_samples, config.generated_valid_samples, seed);
+    source.text += str("; ", config.generated_valid_samples, " for validation");
   }
   source.train = std::move(train);
   return source;
@@ -415,11 +422,11 @@ std::vector<int64_t> model_target(const model::VitOptions& model) {
 }
 
 // The data are the same on all ranks, and so is this error.
-void check_shapes(const RunConfig& config, const data::Dataset& dataset, const std::string& what,
+void check_shapes(const model::VitOptions& model, const data::Dataset& dataset, const std::string& what,
                   const std::string& hint) {
-  const std::vector<int64_t> takes = model_input(config.model), gives = model_target(config.model);
+  const std::vector<int64_t> takes = model_input(model), gives = model_target(model);
   if (dataset.input_shape() != takes || dataset.target_shape() != gives) {
-    const bool is_even = takes == gives || !config.is_forecast();
+    const bool is_even = takes == gives || model.task != model::Task::kForecast;
     throw Error(ErrorClass::kUsage,
                 str("the ", what, " have ", shape_text(dataset.input_shape()), ", the model takes ", shape_text(takes),
                     is_even ? "" : str(" and gives ", shape_text(gives))),
@@ -427,14 +434,15 @@ void check_shapes(const RunConfig& config, const data::Dataset& dataset, const s
   }
 }
 
-DataSource open(const RunConfig& config, const comm::MpiGroup& world) {
-  switch (config.data.kind) {
+DataSource open(const model::VitOptions& model, const DataConfig& config, uint64_t seed, const comm::MpiGroup& world) {
+  const bool is_forecast = model.task == model::Task::kForecast;
+  switch (config.kind) {
     case DataKind::kHdf5:
-      return config.is_forecast() ? open_hdf5_weather(config, world) : open_hdf5_images(config, world);
+      return is_forecast ? open_hdf5_weather(config, world) : open_hdf5_images(model, config, seed, world);
     case DataKind::kSynthetic:
-      return make_synthetic_data(config);
+      return make_synthetic_data(model, config, seed);
     case DataKind::kBuiltin:
-      return config.is_forecast() ? make_builtin_data(config, world) : make_builtin_images(config);
+      return is_forecast ? make_builtin_data(model, config, seed, world) : make_builtin_images(model, config, seed);
     case DataKind::kAuto:
       break;
   }
@@ -464,49 +472,48 @@ void apply_limits(const DataConfig& config, DataSource& source) {
 
 }  // namespace
 
-DataSource open_data(const RunConfig& config, const comm::MpiGroup& world) {
+DataSource open_data(const model::VitOptions& model, const DataConfig& config, uint64_t seed,
+                     const comm::MpiGroup& world) {
   const MemoryScope scope(MemoryClass::kData);
-  DataSource source = open(config, world);
+  DataSource source = open(model, config, seed, world);
   comm::agreed(world, [&] {
-    check_shapes(config, *source.train, "training data",
+    check_shapes(model, *source.train, "training data",
                  "set --in-channels, --out-channels and --image-size HxW to what the data have");
     if (source.valid != nullptr) {
-      check_shapes(config, *source.valid, "validation data",
+      check_shapes(model, *source.valid, "validation data",
                    "give validation data with the channels and the grid of the training data");
     }
   });
-  apply_limits(config.data, source);
-  if (config.data.mixup > 0.0) {
+  apply_limits(config, source);
+  if (config.mixup > 0.0) {
     source.train = std::make_unique<data::MixupDataset>(
-        std::move(source.train),
-        data::MixupOptions{config.data.mixup, source.num_train_samples, config.model.num_classes, config.seed});
-    source.text += str("; mixed in pairs (alpha ", config.data.mixup, ")");
+        std::move(source.train), data::MixupOptions{config.mixup, source.num_train_samples, model.num_classes, seed});
+    source.text += str("; mixed in pairs (alpha ", config.mixup, ")");
   }
   return source;
 }
 
-DataSource open_valid_data(const RunConfig& config, const TrainingData& trained, const comm::MpiGroup& world,
-                           LabelUse labels) {
+DataSource open_valid_data(const model::VitOptions& model, const DataConfig& config, const TrainingData& trained,
+                           const comm::MpiGroup& world, LabelUse labels) {
   const MemoryScope scope(MemoryClass::kData);
   DataSource source;
   const auto check = [&](const data::Dataset& valid) {
-    comm::agreed(world, [&] { check_shapes(config, valid, str("data in ", config.data.valid_data), kModelIsFixed); });
+    comm::agreed(world, [&] { check_shapes(model, valid, str("data in ", config.valid_data), kModelIsFixed); });
   };
-  if (config.is_forecast()) {
+  if (model.task == model::Task::kForecast) {
     auto valid = open_valid_weather(config, trained, world);
     check(*valid);
-    source.climatology = climatology_of(config.data, world, *valid);
-    source.text = text_of(*valid, config.data.valid_data, config.data.valid_dates) + text_of(source.climatology);
-    source.described = description_of_fields(*valid, roles_text(config));
+    source.climatology = climatology_of(config, world, *valid);
+    source.text = text_of(*valid, config.valid_data, config.valid_dates) + text_of(source.climatology);
+    source.described = description_of_fields(*valid, data::roles_text(config.roles));
     source.increments = increments_of(trained, valid->normalization(), valid->channels());
-    source.text += str(config.data.global_means.empty() ? "; normalised with the checkpoint's statistics" : "", "; ",
+    source.text += str(config.global_means.empty() ? "; normalised with the checkpoint's statistics" : "", "; ",
                        rows_text(source.described.grid, trained.grid));
     source.valid = std::move(valid);
   } else {
-    auto valid = open_images(config, trained, world, config.data.valid_data, data::ImageUse::kEvaluation,
-                             config.data.limit_nsamples_val, labels);
+    auto valid = open_valid_images(model, config, trained, world, labels);
     check(*valid);
-    source.text = text_of(*valid, config.data.valid_data);
+    source.text = text_of(*valid, config.valid_data);
     source.described = description_of(*valid);
     source.has_labels = valid->has_labels();
     if (!source.has_labels) {
@@ -514,7 +521,7 @@ DataSource open_valid_data(const RunConfig& config, const TrainingData& trained,
     }
     source.valid = std::move(valid);
   }
-  source.num_valid_samples = limited(*source.valid, config.data.limit_nsamples_val);
+  source.num_valid_samples = limited(*source.valid, config.limit_nsamples_val);
   return source;
 }
 

@@ -67,9 +67,10 @@ struct DataSource {
   std::string text;                      ///< one line that says what the data are and how they are read
 };
 
-/// Opens (or makes) the data sets and checks that the model fits them. Collective over `world`, which outlives them;
-/// errors are agreed: Error(kMissingInput), Error(kBadData), Error(kUsage).
-DataSource open_data(const RunConfig& config, const comm::MpiGroup& world);
+/// Opens (or makes, from `seed`) the data sets and checks that the model fits them. Collective over `world`, which
+/// outlives them; errors are agreed: Error(kMissingInput), Error(kBadData), Error(kUsage).
+DataSource open_data(const model::VitOptions& model, const DataConfig& config, uint64_t seed,
+                     const comm::MpiGroup& world);
 
 /// Whether images must have labels.
 enum class LabelUse { kNeeded, kOptional };
@@ -77,7 +78,7 @@ enum class LabelUse { kNeeded, kOptional };
 /// Opens the validation data alone, from HDF5 files, for a model that was trained on `trained`: `train` is null. Where
 /// the configuration names no statistics they are the training's; classes are matched by name. Collective and with
 /// errors as open_data().
-DataSource open_valid_data(const RunConfig& config, const TrainingData& trained, const comm::MpiGroup& world,
-                           LabelUse labels = LabelUse::kNeeded);
+DataSource open_valid_data(const model::VitOptions& model, const DataConfig& config, const TrainingData& trained,
+                           const comm::MpiGroup& world, LabelUse labels = LabelUse::kNeeded);
 
 }  // namespace vit_hybrid::train

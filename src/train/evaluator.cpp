@@ -29,16 +29,16 @@ data::StepInput open_input(const DataConfig& data, int64_t micro_batch_size, mes
       dataset, std::move(sampler), mesh.tensor(), {share, num_steps, start, {parts, batches, mesh.device(), threads}}};
 }
 
-Evaluator::Evaluator(const RunConfig& config, mesh::DeviceMesh& mesh, ModelRunner& model, const data::Dataset& dataset,
-                     int64_t num_samples, at::Tensor climatology, data::Grid grid,
+Evaluator::Evaluator(const StepConfig& config, const DataConfig& data, mesh::DeviceMesh& mesh, ModelRunner& model,
+                     const data::Dataset& dataset, int64_t num_samples, at::Tensor climatology, data::Grid grid,
                      const data::IncrementTarget& increments)
     : config_(config),
+      data_(data),
       mesh_(mesh),
       model_(model),
       dataset_(dataset),
-      sampler_(std::make_shared<data::DistributedSampler>(
-          data::SamplerOptions{num_samples, config.data.valid_batch_size, data::SampleOrder::kInOrder,
-                               data::LastBatch::kKeep, config.seed})),
+      sampler_(std::make_shared<data::DistributedSampler>(data::SamplerOptions{
+          num_samples, data.valid_batch_size, data::SampleOrder::kInOrder, data::LastBatch::kKeep, config.seed})),
       climatology_(std::move(climatology)),
       grid_(std::move(grid)),
       increments_(increments.to(mesh.device(), precision_policy(config.precision).master)) {}
@@ -50,7 +50,7 @@ Evaluation Evaluator::evaluate(ClassPredictions* predictions) {
                           .target = model_.is_last_stage(),
                           .state = model_.is_last_stage() && config_.is_forecast()};
   data::StepInput input =
-      open_input(config_.data, config_.parallel.micro_batch_size, mesh_, dataset_, sampler_, plan.num_steps(), parts);
+      open_input(data_, config_.parallel.micro_batch_size, mesh_, dataset_, sampler_, plan.num_steps(), parts);
   const bool counts = model_.is_last_stage() && mesh_.tensor().rank() == 0;
   Progress progress(str("evaluating ", sampler_->options().num_samples, " samples"), plan.num_steps());
   for (int64_t i = 0; i < plan.num_steps(); ++i, progress.add()) {

@@ -30,8 +30,9 @@ class Evaluator {
   /// The first `num_samples` of `dataset`; anomalies are against `climatology` (see EvaluationSums), and rows are
   /// weighed by the latitudes of `grid`; `increments` is what the model predicts. All but the last three outlive the
   /// evaluator.
-  Evaluator(const RunConfig& config, mesh::DeviceMesh& mesh, ModelRunner& model, const data::Dataset& dataset,
-            int64_t num_samples, at::Tensor climatology, data::Grid grid, const data::IncrementTarget& increments);
+  Evaluator(const StepConfig& config, const DataConfig& data, mesh::DeviceMesh& mesh, ModelRunner& model,
+            const data::Dataset& dataset, int64_t num_samples, at::Tensor climatology, data::Grid grid,
+            const data::IncrementTarget& increments);
 
   /// The order of its samples, the same in every pass.
   data::EpochPlan plan() const { return sampler_->epoch(0); }
@@ -43,7 +44,8 @@ class Evaluator {
   EvaluationSums empty_sums() const;
   Evaluation reduce(const EvaluationSums& sums);
 
-  const RunConfig& config_;
+  const StepConfig& config_;
+  const DataConfig& data_;
   mesh::DeviceMesh& mesh_;
   ModelRunner& model_;
   const data::Dataset& dataset_;

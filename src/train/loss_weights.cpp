@@ -58,10 +58,9 @@ std::vector<double> weights_by_name(const std::string& text, const std::vector<s
 }
 
 // 1 / variance of the increments of normalised fields. Collective over `group`.
-std::vector<double> weights_of_increments(const RunConfig& config, const comm::MpiGroup& group,
+std::vector<double> weights_of_increments(const std::string& folder, const comm::MpiGroup& group,
                                           const LossFields& fields) {
   const auto count = std::ssize(fields.channels);
-  const std::string& folder = config.data.stats;
   comm::agreed(group, [&] {
     if (folder.empty() || std::ssize(fields.stds) != count) {
       throw Error(ErrorClass::kUsage,
@@ -88,11 +87,11 @@ std::vector<double> weights_of_increments(const RunConfig& config, const comm::M
   return weights;
 }
 
-std::vector<double> channel_weights(const RunConfig& config, const comm::MpiGroup& group, const LossFields& fields) {
-  const std::string& text = config.loss.channel_weights;
+std::vector<double> channel_weights(const std::string& text, const std::string& stats, const comm::MpiGroup& group,
+                                    const LossFields& fields) {
   std::vector<double> weights(fields.channels.size());
   if (text == kIncrementWeights) {
-    weights = weights_of_increments(config, group, fields);
+    weights = weights_of_increments(stats, group, fields);
   } else {
     comm::agreed_on_rank_0(group, [&] {
       weights = is_weights_file(text) ? weights_of_file(text, std::ssize(fields.channels))
@@ -128,19 +127,20 @@ LossFields loss_fields(const data::Dataset& dataset, const TrainingData& describ
   return fields;
 }
 
-model::FieldWeights loss_weights(const RunConfig& config, const comm::MpiGroup& group, const LossFields& fields) {
+model::FieldWeights loss_weights(const LossConfig& loss, const model::VitOptions& model, const std::string& stats,
+                                 const comm::MpiGroup& group, const LossFields& fields) {
   model::FieldWeights weights;
-  if (!config.is_forecast()) {
+  if (model.task != model::Task::kForecast) {
     return weights;
   }
   const MemoryScope scope(MemoryClass::kWorkspaces);
-  if (config.loss.latitude_weights) {
-    weights.rows = at::tensor(data::latitude_weights(fields.grid, config.model.image_height), at::kDouble);
+  if (loss.latitude_weights) {
+    weights.rows = at::tensor(data::latitude_weights(fields.grid, model.image_height), at::kDouble);
   }
-  if (!config.loss.channel_weights.empty()) {
-    VH_ASSERT(std::ssize(fields.channels) == config.model.out_channels,
-              str(fields.channels.size(), " names of ", config.model.out_channels, " channels"));
-    weights.channels = at::tensor(channel_weights(config, group, fields), at::kDouble);
+  if (!loss.channel_weights.empty()) {
+    VH_ASSERT(std::ssize(fields.channels) == model.out_channels,
+              str(fields.channels.size(), " names of ", model.out_channels, " channels"));
+    weights.channels = at::tensor(channel_weights(loss.channel_weights, stats, group, fields), at::kDouble);
   }
   return weights;
 }

@@ -25,10 +25,12 @@ struct LossFields {
 /// Of a data set, `described` of which the grid and the deviations are taken.
 LossFields loss_fields(const data::Dataset& dataset, const TrainingData& described);
 
-/// The weights that `config` asks for, on the host; undefined where it asks for none, and of a classifier. Those of
-/// channels have mean 1. Collective over `group`; errors are agreed: Error(kMissingInput) without a file,
-/// Error(kBadData) for one of another shape, with numbers that are negative or not finite, or statistics without one of
-/// the channels, Error(kUsage) for a name that no channel has, and where all weights are 0.
-model::FieldWeights loss_weights(const RunConfig& config, const comm::MpiGroup& group, const LossFields& fields);
+/// The weights that `loss` asks for, on the host; undefined where it asks for none, and of a classifier. Those of
+/// channels have mean 1; kIncrementWeights are of the statistics in the folder `stats` (may be empty). Collective over
+/// `group`; errors are agreed: Error(kMissingInput) without a file, Error(kBadData) for one of another shape, with
+/// numbers that are negative or not finite, or statistics without one of the channels, Error(kUsage) for a name that no
+/// channel has, and where all weights are 0.
+model::FieldWeights loss_weights(const LossConfig& loss, const model::VitOptions& model, const std::string& stats,
+                                 const comm::MpiGroup& group, const LossFields& fields);
 
 }  // namespace vit_hybrid::train

@@ -286,7 +286,7 @@ class Run {
   void open_dataset() {
     process_start_ = process_usage().resident_bytes;
     const comm::PhaseScope phase("opening of the data");
-    data_.emplace(open_data(config_, world_));
+    data_.emplace(open_data(config_.model, config_.data, config_.seed, world_));
     log_.emplace(data_->train->channel_names(), config_.log_interval);
   }
 

@@ -166,7 +166,7 @@ Trainer::Trainer(const RunConfig& config, const comm::MpiGroup& world, mesh::Dev
       train_sampler_(train_sampler(config, data)),
       evaluator_(data.valid == nullptr || config.find_lr > 0
                      ? nullptr
-                     : std::make_unique<Evaluator>(config, mesh, engine_.model(), *data.valid,
+                     : std::make_unique<Evaluator>(config, config.data, mesh, engine_.model(), *data.valid,
                                                    num_validated(config, data, options.test != nullptr),
                                                    data.climatology, data.described.grid, data.increments)),
       increments_(data.increments.to(mesh.device(), precision_policy(config.precision).master)),
@@ -184,7 +184,8 @@ Trainer::Trainer(const RunConfig& config, const comm::MpiGroup& world, mesh::Dev
                                .target = engine_.model().is_last_stage(),
                                .state = engine_.model().is_last_stage() && data.increments},
                               {position_.epoch, position_.samples_of_epoch})) {
-  engine_.model().set_loss_weights(loss_weights(config, world, loss_fields(*data.train, data.described)));
+  engine_.model().set_loss_weights(
+      loss_weights(config.loss, config.model, config.data.stats, world, loss_fields(*data.train, data.described)));
   log_.set_total_steps(last_step_);
 }
 

@@ -131,7 +131,7 @@ TEST_CASE("data source: built-in images are painted, validation with other ones"
   auto loaded = train::load_run_config({"--task=classify", "--generated-samples=8", "--generated-valid-samples=3"}, {},
                                        train::read_local_file);
   train::resolve(loaded.config, 1);
-  const train::DataSource source = train::open_data(loaded.config, group);
+  const train::DataSource source = train::open_data(loaded.config.model, loaded.config.data, loaded.config.seed, group);
   CHECK(source.num_train_samples == 8);
   CHECK(source.num_valid_samples == 3);
   CHECK(contains(source.described.class_names, "plain disc,plain square,"));

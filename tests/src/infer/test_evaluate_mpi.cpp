@@ -53,7 +53,7 @@ TEST_CASE("evaluate: the trainer's last validation, in other layouts and batch s
   Json validated;
   {
     mesh::DeviceMesh mesh(mesh::ParallelDims(world.size(), 1, 1), world, c10::Device(c10::kCPU));
-    const train::DataSource data = train::open_data(training, world);
+    const train::DataSource data = train::open_data(training.model, training.data, training.seed, world);
     train::RunLog log(data.train->channel_names(), 1);
     train::TrainerOptions options;
     options.checkpoint_folder = folder.file("checkpoints");

@@ -273,23 +273,26 @@ TEST_CASE("forecast: a model that cannot be fed its output, replicas, and a stra
   config.model = small_forecaster();
   config.parallel.dp = 1;
   train::ForecastOptions options = forecast_options("c", "d", "f.h5");
-  CHECK_NOTHROW(train::check_forecast(config, options));
+  CHECK_NOTHROW(train::check_forecast(config, config.data.roles, options));
   for (const char* const name : {"f.nc", "f.zarr"}) {
     options.use.out = name;
-    CHECK_NOTHROW(train::check_forecast(config, options));
+    CHECK_NOTHROW(train::check_forecast(config, config.data.roles, options));
   }
   options.use.out = "f.zar";
-  CHECK(thrown_error([&] { train::check_forecast(config, options); }).message().find("ends with .nc, .h5 or .zarr") !=
-        std::string::npos);
+  CHECK(thrown_error([&] { train::check_forecast(config, config.data.roles, options); })
+            .message()
+            .find("ends with .nc, .h5 or .zarr") != std::string::npos);
   options.use.out = "f.h5";
   config.parallel.dp = 2;
-  CHECK(thrown_error([&] { train::check_forecast(config, options); }).message().find("--dp is 2") != std::string::npos);
+  CHECK(thrown_error([&] { train::check_forecast(config, config.data.roles, options); }).message().find("--dp is 2") !=
+        std::string::npos);
   config.parallel.dp = 1;
   config.model.out_channels = 2;
-  CHECK(thrown_error([&] { train::check_forecast(config, options); }).message().find("takes 3 channels and gives 2") !=
-        std::string::npos);
+  CHECK(thrown_error([&] { train::check_forecast(config, config.data.roles, options); })
+            .message()
+            .find("takes 3 channels and gives 2") != std::string::npos);
   config.model = small_classifier(model::Pooling::kMean);
-  CHECK(thrown_error([&] { train::check_forecast(config, options); }).message().find("classifies") !=
+  CHECK(thrown_error([&] { train::check_forecast(config, config.data.roles, options); }).message().find("classifies") !=
         std::string::npos);
 }
 

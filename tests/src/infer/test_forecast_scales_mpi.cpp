@@ -146,7 +146,7 @@ TEST_CASE("forecast: what of the scales is left out is said, and a forecast that
   on_rank_0(world, [&] {
     {
       const train::ForecastOptions options = options_for(folder, 6);
-      const train::ForecastRecord record(config, options, "c.h5", {}, self);
+      const train::ForecastRecord record(config, config.data, options, "c.h5", {}, self);
       const std::vector<std::string> lines = record.description();
       CHECK(std::count_if(lines.begin(), lines.end(), [](const std::string& line) {
               return line.starts_with("left out: scale 'time' of ") &&

@@ -267,7 +267,8 @@ TEST_CASE("trained data: another grid than the training's is refused, and files 
   const auto refused = [&](const char* train, const char* valid) {
     training.data.train_data = folder.file(train);
     training.data.valid_data = folder.file(valid);
-    const Error error = agreed_error(world, [&] { train::open_data(training, world); });
+    const Error error =
+        agreed_error(world, [&] { train::open_data(training.model, training.data, training.seed, world); });
     CHECK((error.error_class() == ErrorClass::kBadData));
     return error.message();
   };
@@ -275,7 +276,7 @@ TEST_CASE("trained data: another grid than the training's is refused, and files 
   CHECK(contains(refused("mixed", "north"), "2003.h5 has 12 latitudes from -90 to 90"));
   training.data.train_data = folder.file("whole");
   training.data.valid_data = folder.file("north");
-  const train::DataSource opened = train::open_data(training, world);
+  const train::DataSource opened = train::open_data(training.model, training.data, training.seed, world);
   CHECK(data::same_points(opened.described.grid.latitudes, north.latitudes));
   CHECK(opened.described.grid.latitudes.size() == kHeight);
   CHECK(opened.described.means == numbers(weather_means().to(at::kFloat)));

@@ -40,7 +40,7 @@ TEST_CASE("data source: a validation image shows 224/256 of the stored one, what
   config.data.dataset_name = "images";
   config.data.limit_nsamples = 1;
   config.data.limit_nsamples_val = 3;
-  const train::DataSource source = train::open_data(config, group);
+  const train::DataSource source = train::open_data(config.model, config.data, config.seed, group);
   CHECK(source.num_train_samples == 1);
   CHECK(source.num_valid_samples == 2);
   const at::Tensor image = source.valid->read(std::vector<int64_t>{1}, {}, 0).inputs[0][0];
@@ -56,7 +56,9 @@ TEST_CASE("data source: a validation image shows 224/256 of the stored one, what
   for (const auto& [resized, seen] : {std::pair{kSize, 1.0}, {4 * kSize, 0.25}}) {
     CAPTURE(resized);
     config.data.valid_resize = resized;
-    const at::Tensor other = train::open_data(config, group).valid->read(std::vector<int64_t>{1}, {}, 0).inputs[0][0];
+    const at::Tensor other = train::open_data(config.model, config.data, config.seed, group)
+                                 .valid->read(std::vector<int64_t>{1}, {}, 0)
+                                 .inputs[0][0];
     // The step between dark and bright is sharp where the image is as it was stored, and as much wider as it is larger.
     const double between = other[kSize / 2][kSize / 2 - 1].item<double>();
     const double expected = seen == 1.0 ? dark : dark + (bright - dark) * 0.375;

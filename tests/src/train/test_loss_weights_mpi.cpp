@@ -31,6 +31,11 @@ train::RunConfig config_of(const std::string& channel_weights) {
 
 const train::LossFields kFields = {{{80.0, 60.0, 0.0}, {}}, {"t2m", "u10", "z500"}, true, {4.0, 2.0, 100.0}};
 
+model::FieldWeights weights_of(const train::RunConfig& config, const comm::MpiGroup& world,
+                               const train::LossFields& fields = kFields) {
+  return train::loss_weights(config.loss, config.model, config.data.stats, world, fields);
+}
+
 std::vector<double> numbers(const at::Tensor& values) {
   const auto* const first = values.const_data_ptr<double>();
   return {first, first + values.numel()};
@@ -49,20 +54,20 @@ void check_weights(const at::Tensor& weights, std::vector<double> expected) {
 
 TEST_CASE("loss weights: none, of the rows' latitudes, and by the channels' names") {
   const comm::MpiGroup world = comm::MpiGroup::world();
-  CHECK(!train::loss_weights(config_of(""), world, kFields).is_defined());
+  CHECK(!weights_of(config_of(""), world).is_defined());
   train::RunConfig config = config_of("");
   config.loss.latitude_weights = true;
-  const model::FieldWeights rows = train::loss_weights(config, world, kFields);
+  const model::FieldWeights rows = weights_of(config, world);
   CHECK(!rows.channels.defined());
   constexpr double kDegree = 3.14159265358979323846 / 180.0;
   check_weights(rows.rows, {std::cos(80.0 * kDegree), 0.5, 1.0});
 
-  const model::FieldWeights named = train::loss_weights(config_of("z500=4, 2t=0"), world, kFields);
+  const model::FieldWeights named = weights_of(config_of("z500=4, 2t=0"), world);
   CHECK(!named.rows.defined());
   check_weights(named.channels, {0.0, 1.0, 4.0});
 
   config.model.task = model::Task::kClassify;
-  CHECK(!train::loss_weights(config, world, kFields).is_defined());
+  CHECK(!weights_of(config, world).is_defined());
 }
 
 TEST_CASE("loss weights: the inverse variance of the increments, by the names beside them, and a file's numbers") {
@@ -81,12 +86,12 @@ TEST_CASE("loss weights: the inverse variance of the increments, by the names be
   world.barrier();
   train::RunConfig config = config_of(train::kIncrementWeights);
   config.data.stats = folder.file("");
-  check_weights(train::loss_weights(config, world, kFields).channels, {16.0, 16.0, 25.0});
-  check_weights(train::loss_weights(config_of(weights), world, kFields).channels, {1.0, 0.0, 3.0});
+  check_weights(weights_of(config, world).channels, {16.0, 16.0, 25.0});
+  check_weights(weights_of(config_of(weights), world).channels, {1.0, 0.0, 3.0});
   // Data without names are in the order of the statistics.
   train::LossFields nameless = kFields;
   nameless.names_are_given = false;
-  CHECK(contains(agreed_error(world, [&] { train::loss_weights(config, world, nameless); }).message(), "(1, 4, 1, 1)"));
+  CHECK(contains(agreed_error(world, [&] { weights_of(config, world, nameless); }).message(), "(1, 4, 1, 1)"));
 }
 
 TEST_CASE("loss weights: what is refused, with one line") {
@@ -104,7 +109,7 @@ TEST_CASE("loss weights: what is refused, with one line") {
   }
   world.barrier();
   const auto refusal = [&](const std::string& weights) {
-    const Error error = agreed_error(world, [&] { train::loss_weights(config_of(weights), world, kFields); });
+    const Error error = agreed_error(world, [&] { weights_of(config_of(weights), world); });
     return error.message() + "; " + error.hint();
   };
   CHECK(contains(refusal(folder.file("two.npy")), "two.npy has the shape (2), needed is (3)"));
@@ -123,6 +128,6 @@ TEST_CASE("loss weights: what is refused, with one line") {
   CHECK(contains(refusal(train::kIncrementWeights), "give --stats FOLDER"));
   train::RunConfig config = config_of(train::kIncrementWeights);
   config.data.stats = folder.file("");
-  const Error gone = agreed_error(world, [&] { train::loss_weights(config, world, kFields); });
+  const Error gone = agreed_error(world, [&] { weights_of(config, world); });
   CHECK(contains(gone.message(), "increments needs " + folder.file("/time_diff_means.npy") + ": No such file"));
 }
