@@ -183,6 +183,7 @@ class Run {
     connect_groups();
     begin_message_thread();
     open_dataset();
+    add_windows();
     make_trainer();
     if (trainer_->is_over()) {
       say_that_nothing_is_left();
@@ -240,6 +241,20 @@ class Run {
     }
   }
 
+  void open_folder() {
+    phase_.emplace("start of the run");
+    folder_.emplace(config_, world_);
+    checkpoints_ = config_.checkpoint.dir.empty() ? folder_->checkpoints_path() : config_.checkpoint.dir;
+  }
+
+  // What the run goes on from; else the weights that --init-from names.
+  void find_checkpoint() {
+    resumption_.emplace(config_.checkpoint, config_.run_dir, world_);
+    if (!config_.checkpoint.init_from.empty() && resumption_->checkpoint() == nullptr) {
+      initial_.emplace(world_, config_.checkpoint.init_from);
+    }
+  }
+
   // Of --sum-blocks; a resumed run goes on with those of its checkpoint, where it has as many ranks.
   std::vector<int> sum_blocks() const {
     const std::string& given = config_.parallel.sum_blocks;
@@ -277,12 +292,6 @@ class Run {
     message_thread_.emplace();
   }
 
-  void open_folder() {
-    phase_.emplace("start of the run");
-    folder_.emplace(config_, world_);
-    checkpoints_ = config_.checkpoint.dir.empty() ? folder_->checkpoints_path() : config_.checkpoint.dir;
-  }
-
   void open_dataset() {
     process_start_ = process_usage().resident_bytes;
     const comm::PhaseScope phase("opening of the data");
@@ -290,16 +299,8 @@ class Run {
     log_.emplace(data_->train->channel_names(), config_.log_interval);
   }
 
-  // What the run goes on from; else the weights that --init-from names.
-  void find_checkpoint() {
-    resumption_.emplace(config_.checkpoint, config_.run_dir, world_);
-    if (!config_.checkpoint.init_from.empty() && resumption_->checkpoint() == nullptr) {
-      initial_.emplace(world_, config_.checkpoint.init_from);
-    }
-  }
-
-  // A trainer with the state that it starts from: of the checkpoint that the resumption has in the end.
-  void make_trainer() {
+  // What is done beside training at some of the steps: a test, --find-lr, --profile-steps, --trace.
+  void add_windows() {
     if (config_.find_lr > 0) {
       range_.emplace();
     }
@@ -313,27 +314,21 @@ class Run {
     if (config_.trace.any()) {
       windows_.push_back(std::make_unique<StepTrace>(config_.trace, *mesh_, world_, folder_->trace_path()));
     }
+  }
+
+  // A trainer with the state that it starts from: of the checkpoint that the resumption has in the end.
+  void make_trainer() {
     for (;;) {
       if (resumed() != nullptr) {
         check_resumable(*resumed(), config_, data_->described, world_);
       }
       check_schedule(config_, *data_, resumed(), world_);
-      if (machine_.device.is_cpu()) {
-        choose_host_kernel(config_, kernels::HostLayer::Passes::kForwardAndBackward, resumed_kernels(), world_);
-      }
+      choose_host_kernels();
       trainer_ = std::make_unique<Trainer>(
           config_, world_, *mesh_, *data_, *log_,
           TrainerOptions{checkpoints_, resumed(), initial_ ? &*initial_ : nullptr, range_ ? &*range_ : nullptr,
                          test_ ? &*test_ : nullptr, windows(), &*usage_, network_ ? &*network_ : nullptr, time_limit_});
-      std::optional<Error> damage;
-      try {
-        trainer_->load();
-      } catch (const comm::AgreedError& error) {
-        if (resumed() == nullptr || error.error_class() != ErrorClass::kBadData) {
-          throw;
-        }
-        damage = error;
-      }
+      const std::optional<Error> damage = load_state();
       if (!damage) {
         resumption_->settle();
         return;
@@ -341,6 +336,25 @@ class Run {
       trainer_.reset();  // half restored
       resumption_->fall_back(*damage);
       connect_groups();
+    }
+  }
+
+  // What is wrong with the checkpoint that is resumed, found when it was read.
+  std::optional<Error> load_state() {
+    try {
+      trainer_->load();
+    } catch (const comm::AgreedError& error) {
+      if (resumed() == nullptr || error.error_class() != ErrorClass::kBadData) {
+        throw;
+      }
+      return error;
+    }
+    return std::nullopt;
+  }
+
+  void choose_host_kernels() {
+    if (machine_.device.is_cpu()) {
+      choose_host_kernel(config_, kernels::HostLayer::Passes::kForwardAndBackward, resumed_kernels(), world_);
     }
   }
 
