@@ -454,7 +454,7 @@ HourDayReader::HourDayReader(const ArrayLayout& array, std::unique_ptr<RowReader
 }
 
 HourDayReader::Blocks HourDayReader::blocks_along(const ArrayLayout& array, DimKind kind) const {
-  const auto dim = static_cast<size_t>(std::find(array.dims.begin(), array.dims.end(), kind) - array.dims.begin());
+  const size_t dim = dim_of(array.dims, kind);
   const int64_t chunk = array.chunk.empty() ? 1 : array.chunk[dim];
   return {dim, array.shape[dim], chunk, chunk};
 }

@@ -62,12 +62,9 @@ void require_same(const ArrayLayout& first, const Grid& grid, const ArrayLayout&
 // Checks the arrays of a field, and says of it what they have together; the number of channels is known.
 void describe_together(ArrayLayout& field, const std::string& where) {
   const ArrayLayout& first = field.arrays.front();
-  const auto extent = [](const ArrayLayout& array, DimKind kind) {
-    const auto dim = std::find(array.dims.begin(), array.dims.end(), kind);
-    return array.shape[static_cast<size_t>(dim - array.dims.begin())];
-  };
-  const auto points = [&](const ArrayLayout& array) {
-    return std::pair(extent(array, DimKind::kLatitude), extent(array, DimKind::kLongitude));
+  const auto points = [](const ArrayLayout& array) {
+    return std::pair(array.shape[dim_of(array.dims, DimKind::kLatitude)],
+                     array.shape[dim_of(array.dims, DimKind::kLongitude)]);
   };
   field.shape = {first.num_rows(), field.shape[1], points(first).first, points(first).second};
   field.type = c10::isFloatingType(first.type) ? first.type : at::kFloat;

@@ -39,10 +39,8 @@ std::string first_file(const std::string& path) {
 
 void require_points(const RowFile& file, const Grid& grid, const std::vector<int64_t>& shape) {
   const ArrayLayout& array = file.layout;
-  const auto extent = [&](DimKind kind) {
-    return array.shape[static_cast<size_t>(std::find(array.dims.begin(), array.dims.end(), kind) - array.dims.begin())];
-  };
-  const std::vector<int64_t> own = {extent(DimKind::kLatitude), extent(DimKind::kLongitude)};
+  const std::vector<int64_t> own = {array.shape[dim_of(array.dims, DimKind::kLatitude)],
+                                    array.shape[dim_of(array.dims, DimKind::kLongitude)]};
   const char* const hint = "static fields have the data's points in the same order";
   if (own != shape) {
     fail_static_field(

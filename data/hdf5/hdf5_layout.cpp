@@ -146,29 +146,7 @@ using Storage = ArrayLayout::Storage;
 constexpr const char* kChannels = "channels";
 constexpr size_t kDimOfChannels = 1;
 
-// A filter of the pipeline and the first of its parameters.
-struct Filter {
-  H5Z_filter_t id = 0;
-  std::string name;
-  unsigned parameter = 0;
-};
-
-std::vector<Filter> filters_of(hid_t creation) {
-  std::vector<Filter> filters;
-  for (int i = 0; i < H5Pget_nfilters(creation); ++i) {
-    char name[64] = {};
-    unsigned flags = 0;
-    unsigned parameters[8] = {};
-    size_t num_parameters = std::size(parameters);
-    const H5Z_filter_t id = H5Pget_filter2(creation, static_cast<unsigned>(i), &flags, &num_parameters, parameters,
-                                           sizeof(name), name, nullptr);
-    const bool is_szip = id == H5Z_FILTER_SZIP;  // files name those only that are not HDF5's own
-    filters.push_back({id, name[0] != '\0' ? shown(name) : is_szip ? "szip" : "without a name", parameters[0]});
-  }
-  return filters;
-}
-
-bool is_there(const Filter& filter) {
+bool is_there(const Hdf5Filter& filter) {
   unsigned can = 0;
   const bool is_known = H5Zfilter_avail(filter.id) > 0 && H5Zget_filter_info(filter.id, &can) >= 0;
   H5Eclear2(H5E_DEFAULT);
@@ -194,7 +172,7 @@ bool is_applied(hid_t dataset, size_t number, const ArrayLayout& layout) {
 // plugins, and needs.
 std::string missing_filters(hid_t dataset, hid_t creation, const ArrayLayout& layout) {
   std::vector<std::string> missing;
-  const std::vector<Filter> filters = filters_of(creation);
+  const std::vector<Hdf5Filter> filters = hdf5_filters(creation);
   for (size_t i = 0; i < filters.size(); ++i) {
     if (!is_there(filters[i]) && is_applied(dataset, i, layout)) {
       missing.push_back(str(filters[i].name, " (", filters[i].id, ")"));
@@ -204,7 +182,7 @@ std::string missing_filters(hid_t dataset, hid_t creation, const ArrayLayout& la
 }
 
 // Whether decode_chunk() undoes the filter.
-bool is_decoded_here(const Filter& filter, size_t item_bytes) {
+bool is_decoded_here(const Hdf5Filter& filter, size_t item_bytes) {
   switch (static_cast<ChunkFilter>(filter.id)) {
     case ChunkFilter::kShuffle:
       return filter.parameter == item_bytes;
@@ -223,7 +201,7 @@ bool is_decoded_here(const Filter& filter, size_t item_bytes) {
 
 std::string foreign_filters(hid_t creation, const ArrayLayout& layout) {
   std::vector<std::string> names;
-  for (const Filter& filter : filters_of(creation)) {
+  for (const Hdf5Filter& filter : hdf5_filters(creation)) {
     if (!is_decoded_here(filter, c10::elementSize(layout.type))) {
       names.push_back(filter.name);
     }
@@ -333,7 +311,7 @@ void locate_chunks(hid_t dataset, hid_t creation, const std::string& where, Arra
     layout.missing_filters = missing_filters(dataset, creation, layout);
     return;
   }
-  for (const Filter& filter : filters_of(creation)) {
+  for (const Hdf5Filter& filter : hdf5_filters(creation)) {
     layout.filters.push_back(filter.id);
   }
   layout.storage = layout.filters.empty() ? Storage::kChunked : Storage::kFiltered;
@@ -474,9 +452,8 @@ std::optional<FieldVariable> variable_of(hid_t file, const std::string& name) {
     variable.channels.clear();
   }
   variable.dims = field_dims(variable.shape, variable.told);
-  const auto level = std::find(variable.dims.begin(), variable.dims.end(), DimKind::kLevel);
-  if (level != variable.dims.end()) {
-    StoredTimes scale = hdf5_scale_values(object.get(), static_cast<size_t>(level - variable.dims.begin()));
+  if (const size_t level = dim_of(variable.dims, DimKind::kLevel); level < variable.dims.size()) {
+    StoredTimes scale = hdf5_scale_values(object.get(), level);
     variable.levels = levels_in_hpa(std::move(scale.values), scale.units);
   }
   // Planes that nothing names cannot be asked for.
@@ -545,10 +522,8 @@ ArrayLayout inspect_hdf5_variable(const std::string& path, const FieldVariable& 
   layout.dims = variable.dims;
   layout.packing = packing_of(dataset.get(), layout.type, where);
   layout.times = hdf5_time_axis(dataset.get(), where);
-  const auto place = [&](DimKind kind) {
-    return static_cast<size_t>(std::find(layout.dims.begin(), layout.dims.end(), kind) - layout.dims.begin());
-  };
-  layout.grid = hdf5_grid(file.get(), dataset.get(), path, {place(DimKind::kLatitude), place(DimKind::kLongitude)});
+  layout.grid = hdf5_grid(file.get(), dataset.get(), path,
+                          {dim_of(layout.dims, DimKind::kLatitude), dim_of(layout.dims, DimKind::kLongitude)});
   return layout;
 }
 

@@ -178,6 +178,21 @@ std::string hdf5_type_name(hid_t type) {
   }
 }
 
+std::vector<Hdf5Filter> hdf5_filters(hid_t creation) {
+  std::vector<Hdf5Filter> filters;
+  for (int i = 0; i < H5Pget_nfilters(creation); ++i) {
+    char name[64] = {};
+    unsigned flags = 0;
+    unsigned parameters[8] = {};
+    size_t num_parameters = std::size(parameters);
+    const H5Z_filter_t id = H5Pget_filter2(creation, static_cast<unsigned>(i), &flags, &num_parameters, parameters,
+                                           sizeof(name), name, nullptr);
+    const bool is_szip = id == H5Z_FILTER_SZIP;  // files name those only that are not HDF5's own
+    filters.push_back({id, name[0] != '\0' ? shown(name) : is_szip ? "szip" : "without a name", parameters[0]});
+  }
+  return filters;
+}
+
 int64_t hdf5_value_bytes(const std::vector<int64_t>& shape, at::ScalarType type) {
   return bytes_of_shape(shape, static_cast<int64_t>(c10::elementSize(type))).value_or(-1);
 }

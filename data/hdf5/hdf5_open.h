@@ -73,6 +73,15 @@ std::optional<StoredType> hdf5_stored_type(hid_t type);
 /// Name of a stored type for messages: "32-bit float", "16-bit unsigned integer", "string".
 std::string hdf5_type_name(hid_t type);
 
+/// A filter of a dataset's pipeline and the first of its parameters.
+struct Hdf5Filter {
+  H5Z_filter_t id = 0;
+  std::string name;
+  unsigned parameter = 0;
+};
+/// In the order of writing, by the list of properties that the dataset was created with.
+std::vector<Hdf5Filter> hdf5_filters(hid_t creation);
+
 /// Bytes of values of this shape; -1 if they are more than 64 bits can count, as a damaged file may say.
 int64_t hdf5_value_bytes(const std::vector<int64_t>& shape, at::ScalarType type);
 

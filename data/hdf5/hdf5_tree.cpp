@@ -167,18 +167,6 @@ std::string storage_name(hid_t creation, const std::vector<int64_t>& shape) {
   }
 }
 
-std::vector<std::string> filter_names(hid_t creation) {
-  std::vector<std::string> names;
-  for (int i = 0; i < H5Pget_nfilters(creation); ++i) {
-    char name[64] = {};
-    unsigned flags = 0;
-    size_t num_parameters = 0;
-    H5Pget_filter2(creation, static_cast<unsigned>(i), &flags, &num_parameters, nullptr, sizeof(name), name, nullptr);
-    names.emplace_back(name);
-  }
-  return names;
-}
-
 std::string channels_of(hid_t file, hid_t dataset) {
   std::string names = hdf5_text_attribute(dataset, "channels");
   if (names.empty()) {
@@ -205,7 +193,9 @@ Hdf5Description describe(hid_t file, const std::string& path, const std::string&
   const Hid creation(H5Dget_create_plist(dataset.get()), &H5Pclose);
   description.type = hdf5_type_name(type.get()) + byte_order(type.get());
   description.storage = storage_name(creation.get(), description.shape);
-  description.filters = filter_names(creation.get());
+  for (const Hdf5Filter& filter : hdf5_filters(creation.get())) {
+    description.filters.push_back(filter.name);
+  }
   description.stored_bytes = static_cast<int64_t>(H5Dget_storage_size(dataset.get()));
   description.dims = hdf5_dimension_names(dataset.get());
   if (description.shape.size() == kFieldDims) {

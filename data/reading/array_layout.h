@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -47,6 +48,11 @@ struct ChunkFiles {
   std::vector<std::string> samples;  ///< files that are compared between ranks; the first one is of the metadata
   bool operator==(const ChunkFiles&) const = default;
 };
+
+/// The first dim of this kind; as many as there are dims where none is.
+inline size_t dim_of(const std::vector<DimKind>& dims, DimKind kind) {
+  return static_cast<size_t>(std::find(dims.begin(), dims.end(), kind) - dims.begin());
+}
 
 /// Described once by one rank, and sent to the others (pack_layouts()): nobody else needs to open the file with
 /// HDF5.

@@ -16,18 +16,6 @@
 
 namespace vit_hybrid::data {
 
-/// HDF5's numbers of its filters, and below 0 what only Zarr has.
-enum class ChunkFilter : int64_t {
-  kDeflate = 1,  ///< zlib's framing or gzip's
-  kShuffle = 2,
-  kFletcher32 = 3,
-  kBlosc = 32001,
-  kLz4Hdf5 = 32004,
-  kZstd = 32015,
-  kLz4 = -1,
-  kCrc32c = -2,  ///< behind what was there before it
-};
-
 /// The filters a chunk went through when it was written.
 struct ChunkPipeline {
   std::span<const int64_t> filters;  ///< ChunkFilter in the order of writing

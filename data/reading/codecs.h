@@ -7,6 +7,18 @@
 
 namespace vit_hybrid::data {
 
+/// HDF5's numbers of its filters, and below 0 what only Zarr has.
+enum class ChunkFilter : int64_t {
+  kDeflate = 1,  ///< zlib's framing or gzip's
+  kShuffle = 2,
+  kFletcher32 = 3,
+  kBlosc = 32001,
+  kLz4Hdf5 = 32004,
+  kZstd = 32015,
+  kLz4 = -1,
+  kCrc32c = -2,  ///< behind what was there before it
+};
+
 // Each decodes all of `stored` to the `space` bytes at `to` and returns how many bytes that gave. Error(kBadData),
 // without a file's name, for bytes that the codec cannot have written or that decode to more than `space`; then what
 // lies in `space` is undefined. No bytes, however made, lead outside of `stored` and `space`. For any thread.

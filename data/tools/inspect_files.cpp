@@ -31,44 +31,31 @@ namespace {
 using Storage = ArrayLayout::Storage;
 using Shape = std::vector<int64_t>;
 
-constexpr int64_t kSmallRead = int64_t{64} << 10;       // bytes; smaller ones are bound by their number
-constexpr int64_t kManyReads = 16;                      // for one sample
-constexpr int64_t kMostWholeBytes = int64_t{64} << 20;  // of a dataset of one dim that is read in one go
-constexpr size_t kMostAttributeText = 100;              // characters of an attribute that are shown
-constexpr size_t kMostListText = 8192;                  // of the names of channels
+constexpr int64_t kSmallRead = int64_t{64} << 10;  // bytes; smaller ones are bound by their number
+constexpr int64_t kManyReads = 16;                 // for one sample
 
-// Of chunks that HDF5 does not tell of: there may be more than can be listed. None is taken to lie beside another.
-ReadCost unlisted_cost(const ArrayLayout& layout, const RowBox& box, int64_t wanted, int64_t chunk_bytes) {
-  int64_t count = 1, bytes = 0;
+// That the box has a part of.
+int64_t num_chunks(const ArrayLayout& layout, const RowBox& box) {
+  int64_t count = 1;
   for (size_t d = 0; d < box.size.size(); ++d) {
     const int64_t chunk = layout.chunk[d + 1], last = box.start[d] + box.size[d] - 1;
     count *= box.size[d] == 0 ? 0 : last / chunk - box.start[d] / chunk + 1;
   }
-  if (__builtin_mul_overflow(count, chunk_bytes, &bytes)) {
-    bytes = std::numeric_limits<int64_t>::max();
-  }
-  return {wanted, bytes, bytes, count};
+  return count;
 }
 
 std::string direct_text(const ArrayLayout& layout) {
-  const size_t num_chunks = layout.chunk_offsets.size();
-  switch (layout.storage) {
-    case Storage::kContiguous:
-      return str("yes, all values lie together from byte ", layout.offset, " on");
-    case Storage::kChunked:
-      return str("yes, ", num_chunks, " chunks of which the first is at byte ", layout.chunk_offsets.front());
-    case Storage::kFiltered:
-      return str("yes, ", num_chunks, " chunks, inflated after reading");
-    case Storage::kChunkFiles:
-    case Storage::kOpaque:
-    case Storage::kJoined:
-      break;
+  if (layout.storage == Storage::kOpaque) {
+    return str("no: ", layout.opaque_because);
   }
-  return str("no: ", layout.opaque_because);
+  if (layout.storage == Storage::kContiguous) {
+    return str("yes, all values lie together from byte ", layout.offset, " on");
+  }
+  const bool is_filtered = layout.storage == Storage::kFiltered;
+  return str("yes, ", layout.chunk_offsets.size(), " chunks", is_filtered ? ", inflated after reading" : "");
 }
 
-std::string cost_text(const ArrayLayout& layout, const std::string& what, const RowBox& box) {
-  const ReadCost cost = read_cost(layout, 0, box);
+std::string cost_text(const ArrayLayout& layout, const std::string& what, const ReadCost& cost) {
   return !layout.is_virtual
              ? cost_line(cost, what)
              : inspect_line("reading", str(what, " of ", bytes_text(cost.bytes_wanted),
@@ -85,30 +72,27 @@ std::string description_text(const Hdf5Description& dataset) {
     return text;
   }
   text += inspect_line("direct", direct_text(dataset.layout));
-  const auto is_named = [](const std::string& name) { return !name.empty(); };
-  if (std::any_of(dataset.dims.begin(), dataset.dims.end(), is_named)) {
-    text += inspect_line("dims", shown(join(dataset.dims)));
-  }
   if (!dataset.channels.empty()) {
-    text += inspect_line("channels", shown(dataset.channels, kMostListText));
+    text += inspect_line("channels", shown(dataset.channels, kMostNamesText));
   }
-  for (const auto& [name, value] : dataset.attributes) {
-    const bool says_nothing = name == "CLASS" || name == "NAME" || name.starts_with("_Netcdf4") || name == "channels";
-    text += says_nothing ? "" : inspect_line("attribute", str(shown(name), " = ", shown(value, kMostAttributeText)));
-  }
-  return text;
+  NamedTexts telling = dataset.attributes;
+  std::erase_if(telling, [](const auto& attribute) {
+    const std::string& name = attribute.first;
+    return name == "CLASS" || name == "NAME" || name.starts_with("_Netcdf4") || name == "channels";
+  });
+  return text + names_text(dataset.dims, telling);
 }
 
 // What one sample costs to read and, where that is much, the command that makes it less.
-std::string sample_text(const std::string& path, const Hdf5Description& dataset, int64_t bands, int num_ranks) {
+std::string sample_text(const std::string& path, const Hdf5Description& dataset, const ReadCost& cost, int64_t bands,
+                        int num_ranks) {
   const ArrayLayout& layout = dataset.layout;
-  const RowBox whole = RowBox::whole(layout);
-  std::string text = cost_text(layout, "one sample", whole);
+  std::string text = cost_text(layout, "one sample", cost);
   if (bands > 1 && layout.shape.size() == 4 && c10::isFloatingType(layout.type) && bands <= layout.shape[2]) {
-    text += cost_text(layout, str("latitude band 0 of ", bands), latitude_band(layout, 0, bands));
+    text += cost_text(layout, str("latitude band 0 of ", bands), read_cost(layout, 0, latitude_band(layout, 0, bands)));
   }
   const bool is_readable = layout.unwritten.empty() && layout.missing_filters.empty();
-  const std::string why = is_readable ? slow_because(layout, read_cost(layout, 0, whole)) : "";
+  const std::string why = is_readable ? slow_because(layout, cost) : "";
   if (why.empty() || dataset.is_linked) {
     return why.empty() ? text : text + inspect_line("slow", why + "; inspect that file");
   }
@@ -151,26 +135,25 @@ std::vector<InspectedPart> describe_file(const std::string& path, const InspectO
     const ArrayLayout& layout = dataset.layout;
     const bool has_rows = dataset.has_numbers && layout.num_rows() > 0 && layout.row_bytes() > 0;
     const bool is_samples = has_rows && dataset.shape.size() >= 3;
-    InspectedPart part{description_text(dataset)};
+    const ReadCost cost = is_samples ? read_cost(layout, 0, RowBox::whole(layout)) : ReadCost();
+    InspectedPart& part = parts.emplace_back(InspectedPart{description_text(dataset)});
     if (is_samples) {
-      part.text += sample_text(path, dataset, options.bands, num_ranks);
+      part.text += sample_text(path, dataset, cost, options.bands, num_ranks);
     }
     if (!layout.missing_filters.empty()) {
       part.text += inspect_line("values", "cannot be read: this HDF5 lacks the filter " + layout.missing_filters);
     } else if (!layout.unwritten.empty()) {
       part.text += inspect_line("values", "never written: " + layout.unwritten);
-    } else if (is_samples) {
-      part.dataset = dataset.name;
-      part.channels = names_of_channels(dataset, path);
-      variables.describe(dataset.name, read_cost(layout, 0, RowBox::whole(layout)), part);
-    } else if (has_rows && dataset.shape.size() == 2) {
-      variables.describe(dataset.name, {}, part);
-    } else if (has_rows && dataset.shape.size() == 1 && layout.num_rows() * layout.row_bytes() <= kMostWholeBytes) {
-      std::vector<ChannelMoments> moments(1);  // labels and coordinates, which are small
-      add_row(read_whole_dataset(path, dataset.name), {1, 1, layout.num_rows()}, moments);
-      part.text += statistics_table(moments, {"all"});
+    } else if (has_rows && dataset.shape.size() == 1) {
+      part.text +=
+          layout.num_rows() > kMostListed ? "" : table_of_values(read_whole_dataset(path, dataset.name), "all");
+    } else if (has_rows) {
+      if (is_samples) {
+        part.dataset = dataset.name;
+        part.channels = names_of_channels(dataset, path);
+      }
+      variables.describe(dataset.name, cost, part);
     }
-    parts.push_back(std::move(part));
   }
   parts.push_back(variables.together());
   return parts;
@@ -178,9 +161,9 @@ std::vector<InspectedPart> describe_file(const std::string& path, const InspectO
 
 std::string values_text(const comm::MpiGroup& group, const std::string& path, const InspectedPart& part,
                         int64_t sample) {
-  const RowSource source = part.query.empty()
-                               ? RowSource(group, {path}, part.dataset, "", IoMode::kAuto)
-                               : RowSource(group, {path}, FieldQuery{.channels = part.query}, IoMode::kAuto);
+  const RowSource source =
+      part.dataset.empty() ? RowSource(group, {path}, FieldQuery{.channels = join(part.channels, ",")}, IoMode::kAuto)
+                           : RowSource(group, {path}, part.dataset, "", IoMode::kAuto);
   const RowSelection rows = RowSelection::of(source, sample);
   const RowStatistics statistics = row_statistics(group, source, rows, {});
   return inspect_line("values",
@@ -203,9 +186,8 @@ void inspect_file(const comm::MpiGroup& group, const std::string& path, const In
   parts.resize(static_cast<size_t>(group.max(std::ssize(parts))));
   for (InspectedPart& part : parts) {
     part.dataset = group.broadcast(part.dataset, 0);
-    part.query = group.broadcast(part.query, 0);
-    if (!part.dataset.empty() || !part.query.empty()) {
-      part.channels = broadcast_lines(group, part.channels);
+    part.channels = broadcast_lines(group, part.channels);
+    if (!part.channels.empty()) {
       part.text += values_text(group, path, part, options.all ? 0 : options.sample);
     }
     if (group.rank() == 0 && !part.text.empty()) {
@@ -247,12 +229,16 @@ std::string together_text(const comm::MpiGroup& group, const std::string& folder
 ReadCost read_cost(const ArrayLayout& layout, int64_t row, const RowBox& box) {
   VH_ASSERT(!layout.shape.empty() && box.size.size() + 1 == layout.shape.size(), "a box of a row");
   const auto item = static_cast<int64_t>(c10::elementSize(layout.type));
-  const int64_t wanted = box.num_values() * item, chunk_bytes = num_elements(layout.chunk) * item;
+  const int64_t chunk_bytes = num_elements(layout.chunk) * item;
   const bool is_whole = !layout.chunk.empty() && layout.storage != Storage::kChunked;
-  if (is_whole && layout.chunk_bytes.empty()) {
-    return unlisted_cost(layout, box, wanted, chunk_bytes);
+  ReadCost cost;
+  cost.bytes_wanted = cost.bytes_needed = box.num_values() * item;
+  if (is_whole && __builtin_mul_overflow(num_chunks(layout, box), chunk_bytes, &cost.bytes_needed)) {
+    cost.bytes_needed = std::numeric_limits<int64_t>::max();
   }
-  ReadCost cost{wanted, is_whole ? 0 : wanted, is_whole ? 0 : wanted, 0};
+  if (is_whole && layout.chunk_bytes.empty()) {  // there may be more than can be listed; none is beside another
+    return {cost.bytes_wanted, cost.bytes_needed, cost.bytes_needed, num_chunks(layout, box)};
+  }
   std::vector<std::pair<int64_t, int64_t>> runs;  // first byte in the file, number of bytes
   const auto add_runs = [&](const Shape& size, const BoxPlace& place, int64_t offset) {
     for_each_run(size, place, {size, Shape(size.size(), 0)},
@@ -265,8 +251,6 @@ ReadCost read_cost(const ArrayLayout& layout, int64_t row, const RowBox& box) {
       const int64_t offset = layout.chunk_offsets[number], rows = layout.chunk.front();
       if (is_whole) {
         runs.emplace_back(offset, layout.chunk_bytes[number]);
-        cost.bytes_needed += chunk_bytes;
-        cost.bytes_in_file += layout.chunk_bytes[number];
       } else {
         add_runs(part.size, part.in_chunk, offset + row % rows * (chunk_bytes / rows));
       }
@@ -276,6 +260,7 @@ ReadCost read_cost(const ArrayLayout& layout, int64_t row, const RowBox& box) {
   int64_t end = -1;
   for (const auto& [first, bytes] : runs) {
     cost.num_reads += first == end ? 0 : 1;
+    cost.bytes_in_file += bytes;
     end = first + bytes;
   }
   return cost;

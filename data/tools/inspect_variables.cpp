@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <map>
+#include <numeric>
 #include <utility>
 
 #include "data/datasets/static_fields.h"
@@ -19,15 +21,8 @@ namespace vit_hybrid::data {
 
 namespace {
 
-constexpr int64_t kMostPlanes = 512;               // of a variable that get a name
-constexpr int64_t kMostListed = int64_t{1} << 22;  // values of an array of one dim that is read in one go
-constexpr size_t kMostNamesText = 8192;
+constexpr int64_t kMostPlanes = 512;  // of a variable that get a name
 constexpr const char* kInFiles = "in files";
-
-int64_t extent_of(const ArrayLayout& layout, DimKind kind) {
-  const auto dim = std::find(layout.dims.begin(), layout.dims.end(), kind);
-  return dim == layout.dims.end() ? 0 : layout.shape[static_cast<size_t>(dim - layout.dims.begin())];
-}
 
 std::string packing_text(const Packing& packing) {
   const bool is_scaled = packing.scale != 1.0 || packing.offset != 0.0;
@@ -53,10 +48,11 @@ bool is_static_field(const FieldVariable& variable) {
   return is_once && !static_dims(variable.shape, variable.told).empty();
 }
 
-std::string table_of_values(const at::Tensor& values, const std::string& name) {
-  std::vector<ChannelMoments> moments(1);
-  add_row(values.contiguous(), {1, 1, values.numel()}, moments);
-  return statistics_table(moments, {name});
+// Whether channels of one file may be planes of both.
+bool go_together(const ArrayLayout& a, const ArrayLayout& b) {
+  const auto same_extent = [&](DimKind kind) { return a.shape[dim_of(a.dims, kind)] == b.shape[dim_of(b.dims, kind)]; };
+  return a.num_rows() == b.num_rows() && a.times == b.times && same_extent(DimKind::kLatitude) &&
+         same_extent(DimKind::kLongitude) && same_grid(a.grid, b.grid);
 }
 
 // What training would refuse an array for does not keep the others from being told of.
@@ -77,55 +73,32 @@ std::string type_text(const ZarrArray& array) {
   return str(8 * bytes, kind, bytes == 1 ? "" : array.is_swapped ? ", big-endian" : ", little-endian");
 }
 
-std::string codec_name(const ZarrCodec& codec) {
-  switch (codec.kind) {
-    case ZarrCodec::Kind::kShuffle:
-      return "shuffle";
-    case ZarrCodec::Kind::kDeflate:
-      return "deflate";
-    case ZarrCodec::Kind::kZstd:
-      return "zstd";
-    case ZarrCodec::Kind::kLz4:
-      return "lz4";
-    case ZarrCodec::Kind::kBlosc:
-      return "blosc";
-    case ZarrCodec::Kind::kCrc32c:
-      break;
-  }
-  return "crc32c";
-}
-
 std::string storage_text(const ZarrArray& array, const ZarrChunkFiles& files) {
+  static const std::map<ChunkFilter, std::string> kNames = {
+      {ChunkFilter::kShuffle, "shuffle"}, {ChunkFilter::kDeflate, "deflate"}, {ChunkFilter::kZstd, "zstd"},
+      {ChunkFilter::kLz4, "lz4"},         {ChunkFilter::kBlosc, "blosc"},     {ChunkFilter::kCrc32c, "crc32c"}};
   std::vector<std::string> codecs;
-  std::transform(array.codecs.begin(), array.codecs.end(), std::back_inserter(codecs), &codec_name);
+  std::transform(array.codecs.begin(), array.codecs.end(), std::back_inserter(codecs),
+                 [](const ZarrCodec& codec) { return kNames.at(codec.filter); });
   return str("chunks (", join(array.chunk), ")", array.shard.empty() ? "" : str(" in shards (", join(array.shard), ")"),
              codecs.empty() ? "" : ", codecs " + join(codecs), ", ", bytes_text(files.bytes));
 }
 
-std::string attributes_text(const ZarrJson& attributes) {
-  constexpr size_t kMostText = 100;
-  std::string text;
+NamedTexts json_attributes(const ZarrJson& attributes) {
+  NamedTexts texts;
   for (const auto& [name, value] : attributes.items()) {
     if (value.is_string() || value.is_number()) {
-      text += inspect_line(
-          "attribute",
-          str(shown(name), " = ", shown(value.is_string() ? value.get<std::string>() : value.dump(), kMostText)));
+      texts.emplace_back(name, value.is_string() ? value.get<std::string>() : value.dump());
     }
   }
-  return text;
+  return texts;
 }
 
-// Of an array that can be read, all but its fields.
-std::string zarr_array_text(const ZarrArray& array, const ZarrChunkFiles& files) {
+std::string files_text(const ZarrArray& array, const ZarrChunkFiles& files) {
   const char* const unit = array.shard.empty() ? "chunk" : "shard";
   const std::string there = files.found == files.all ? "all there" : str(files.found, " of them there");
   const std::string fill = !array.fill_value ? "" : str(", fill value ", number_text(*array.fill_value, 9));
-  std::string text = inspect_line("storage", storage_text(array, files));
-  text += inspect_line("files", str(counted(static_cast<size_t>(files.all), unit), ", ", there, fill));
-  if (!join(array.dims, "").empty()) {
-    text += inspect_line("dims", shown(join(array.dims)));
-  }
-  return text + attributes_text(array.attributes);
+  return str(counted(static_cast<size_t>(files.all), unit), ", ", there, fill);
 }
 
 // Of a row, of chunks as long as the mean of those that are there.
@@ -148,13 +121,12 @@ void describe_array(const ZarrFields& store, const ZarrArray& array, InspectedVa
     return;
   }
   part.text += str(", ", type_text(array), "\n");
-  if (array.shape.empty()) {
-    part.text += attributes_text(array.attributes);
-    return;
+  const ZarrChunkFiles files = array.shape.empty() ? ZarrChunkFiles() : store.chunk_files(array);
+  if (!array.shape.empty()) {
+    part.text += inspect_line("storage", storage_text(array, files)) + inspect_line("files", files_text(array, files));
   }
-  const ZarrChunkFiles files = store.chunk_files(array);
-  part.text += zarr_array_text(array, files);
-  if (num_elements(array.shape) == 0) {
+  part.text += names_text(array.dims, json_attributes(array.attributes));
+  if (array.shape.empty() || num_elements(array.shape) == 0) {
     return;
   }
   if (array.shape.size() == 1) {
@@ -178,6 +150,21 @@ void describe_array(const ZarrFields& store, const ZarrArray& array, InspectedVa
 
 std::string inspect_line(const std::string& title, const std::string& text) {
   return "  " + title + ":" + std::string(11 - title.size(), ' ') + text + "\n";
+}
+
+std::string names_text(const std::vector<std::string>& dims, const NamedTexts& attributes) {
+  constexpr size_t kMostText = 100;
+  std::string text = join(dims, "").empty() ? "" : inspect_line("dims", shown(join(dims)));
+  for (const auto& [name, value] : attributes) {
+    text += inspect_line("attribute", str(shown(name), " = ", shown(value, kMostText)));
+  }
+  return text;
+}
+
+std::string table_of_values(const at::Tensor& values, const std::string& name) {
+  std::vector<ChannelMoments> moments(1);
+  add_row(values.contiguous(), {1, 1, values.numel()}, moments);
+  return statistics_table(moments, {name});
 }
 
 std::string cost_line(const ReadCost& cost, const std::string& what, const std::string& where) {
@@ -241,10 +228,6 @@ std::string times_text(const TimeAxis& times, int64_t num_rows) {
              is_usual ? "" : ", calendar " + times.calendar);
 }
 
-bool InspectedVariables::Fields::goes_with(const Fields& other) const {
-  return num_rows == other.num_rows && times == other.times && points == other.points && same_grid(grid, other.grid);
-}
-
 InspectedVariables::InspectedVariables(std::string path, std::vector<FieldVariable> variables, Inspect inspect)
     : path_(std::move(path)), variables_(std::move(variables)), inspect_(std::move(inspect)) {}
 
@@ -280,19 +263,12 @@ void InspectedVariables::describe_fields(size_t number, const ReadCost& cost, In
   }
   part.text += inspect_line("grid", grid_text(layout.grid));
   require_readable(layout, str(path_, ": array '", shown(variable.name), "'"));
-  Fields fields{words_of_channels(variables_, number, path_),
-                layout.num_rows(),
-                layout.times,
-                layout.grid,
-                {extent_of(layout, DimKind::kLatitude), extent_of(layout, DimKind::kLongitude)},
-                cost,
-                variable.name};
-  std::erase(fields.words, "");
-  if (layout.num_rows() > 0 && !fields.words.empty()) {
-    part.query = join(fields.words, ",");
-    part.channels = fields.words;
+  std::vector<std::string> words = words_of_channels(variables_, number, path_);
+  std::erase(words, "");
+  if (layout.num_rows() > 0 && !words.empty()) {
+    part.channels = words;
     part.dataset.clear();
-    fields_.push_back(std::move(fields));
+    fields_.push_back({std::move(words), layout, cost});
   }
 }
 
@@ -311,27 +287,20 @@ void InspectedVariables::describe_static(const FieldVariable& variable, Inspecte
 }
 
 InspectedPart InspectedVariables::together() const {
-  std::vector<const Fields*> most;
-  size_t most_words = 0;
+  std::vector<size_t> channels_with;  // of each and those that go with it
   for (const Fields& first : fields_) {
-    std::vector<const Fields*> like;
-    size_t words = 0;
-    for (const Fields& other : fields_) {
-      if (first.goes_with(other)) {
-        like.push_back(&other);
-        words += other.words.size();
-      }
-    }
-    if (words > most_words) {
-      most_words = words;
-      most = std::move(like);
-    }
+    channels_with.push_back(
+        std::accumulate(fields_.begin(), fields_.end(), size_t{0}, [&](size_t sum, const Fields& other) {
+          return sum + (go_together(first.layout, other.layout) ? other.words.size() : 0);
+        }));
   }
+  const auto most =
+      static_cast<size_t>(std::max_element(channels_with.begin(), channels_with.end()) - channels_with.begin());
   std::vector<std::string> words, left_out;
   ReadCost cost;
   for (const Fields& fields : fields_) {
-    if (std::find(most.begin(), most.end(), &fields) == most.end()) {
-      left_out.push_back(fields.name);
+    if (!go_together(fields_[most].layout, fields.layout)) {
+      left_out.push_back(fields.layout.name);
       continue;
     }
     words.insert(words.end(), fields.words.begin(), fields.words.end());
@@ -342,7 +311,8 @@ InspectedPart InspectedVariables::together() const {
   }
   InspectedPart part;
   if (!words.empty()) {
-    part.text += str("all of it: ", counted(words.size(), "channel"), " of ", counted(most.size(), "array"), "\n");
+    part.text += str("all of it: ", counted(words.size(), "channel"), " of ",
+                     counted(fields_.size() - left_out.size(), "array"), "\n");
     part.text += cost_line(cost, "one row", kInFiles);
     part.text += channels_line(words);
     part.words = std::move(words);

@@ -13,18 +13,29 @@
 
 namespace vit_hybrid::data {
 
-/// A text and, behind it, the values of samples, which all ranks look at together: the rows of `dataset`, or those that
-/// FieldQuery::channels `query` names; of neither no values.
+/// A text and, behind it, the values of samples, which all ranks look at together: of `channels` of the rows of
+/// `dataset`, or where that is empty of those that FieldQuery finds by these names. Without channels no values.
 struct InspectedPart {
   std::string text;
   std::string dataset = {};
-  std::string query = {};
-  std::vector<std::string> channels = {};  ///< names for the table
-  std::vector<std::string> words = {};     ///< what --channels takes of the whole file
+  std::vector<std::string> channels = {};
+  std::vector<std::string> words = {};  ///< what --channels takes of the whole file
 };
 
 /// "  title:      text" and the end of the line.
 std::string inspect_line(const std::string& title, const std::string& text);
+
+/// Characters of the names of channels that are shown.
+inline constexpr size_t kMostNamesText = 8192;
+/// Values of an array of one dim that is read in one go.
+inline constexpr int64_t kMostListed = int64_t{1} << 23;
+
+using NamedTexts = std::vector<std::pair<std::string, std::string>>;
+/// The lines of an array's dims, where they have names, and of its attributes.
+std::string names_text(const std::vector<std::string>& dims, const NamedTexts& attributes);
+
+/// statistics_table() of one line.
+std::string table_of_values(const at::Tensor& values, const std::string& name);
 
 /// "reading: one sample of 19.8 MiB = 20 reads, 1.00 x the bytes wanted (9.50 MiB in the file, inflated to 19.8 MiB)".
 std::string cost_line(const ReadCost& cost, const std::string& what, const std::string& where = "in the file");
@@ -61,13 +72,8 @@ class InspectedVariables {
  private:
   struct Fields {
     std::vector<std::string> words;
-    int64_t num_rows;
-    TimeAxis times;
-    Grid grid;
-    std::vector<int64_t> points;  // latitudes, longitudes
-    ReadCost cost;
-    std::string name;
-    bool goes_with(const Fields& other) const;
+    ArrayLayout layout;
+    ReadCost cost;  // of a row
   };
 
   void describe_fields(size_t number, const ReadCost& cost, InspectedPart& part);

@@ -59,24 +59,6 @@ std::optional<double> number_attribute(const ZarrArray& array, const char* name,
               "scale_factor, add_offset, _FillValue and missing_value are numbers by CF's rules");
 }
 
-ChunkFilter filter_of(const ZarrCodec& codec) {
-  switch (codec.kind) {
-    case ZarrCodec::Kind::kShuffle:
-      return ChunkFilter::kShuffle;
-    case ZarrCodec::Kind::kDeflate:
-      return ChunkFilter::kDeflate;
-    case ZarrCodec::Kind::kZstd:
-      return ChunkFilter::kZstd;
-    case ZarrCodec::Kind::kLz4:
-      return ChunkFilter::kLz4;
-    case ZarrCodec::Kind::kBlosc:
-      return ChunkFilter::kBlosc;
-    case ZarrCodec::Kind::kCrc32c:
-      break;
-  }
-  return ChunkFilter::kCrc32c;
-}
-
 // Of an array that is not refused.
 ArrayLayout layout_of(const ZarrArray& array, const std::string& where) {
   ArrayLayout layout;
@@ -87,12 +69,12 @@ ArrayLayout layout_of(const ZarrArray& array, const std::string& where) {
   layout.chunk = array.chunk;
   for (const ZarrCodec& codec : array.codecs) {
     const auto item = static_cast<int64_t>(c10::elementSize(array.type));
-    if (codec.kind == ZarrCodec::Kind::kShuffle && codec.item_bytes != item) {
+    if (codec.filter == ChunkFilter::kShuffle && codec.item_bytes != item) {
       throw Error(ErrorClass::kBadData,
                   str(where, " is shuffled in items of ", codec.item_bytes, " bytes, its values have ", item),
                   "store it with the size of its values");
     }
-    layout.filters.push_back(static_cast<int64_t>(filter_of(codec)));
+    layout.filters.push_back(static_cast<int64_t>(codec.filter));
   }
   ChunkFiles& files = layout.chunk_files;
   // The path of a file of no indices is the prefix, but for the name that an array without dims has.
@@ -437,20 +419,19 @@ std::vector<FieldVariable> ZarrFields::variables() const {
     variable.dim_names = array.dims;
     variable.told = told_of(array);
     variable.dims = field_dims(array.shape, variable.told);
-    const auto level = std::find(variable.dims.begin(), variable.dims.end(), DimKind::kLevel);
-    if (level != variable.dims.end()) {
-      const ZarrArray* const values = coordinate(array, static_cast<size_t>(level - variable.dims.begin()));
+    const size_t level = dim_of(variable.dims, DimKind::kLevel);
+    if (level < variable.dims.size()) {
+      const ZarrArray* const values = coordinate(array, level);
       if (values != nullptr) {
         variable.levels = levels_in_hpa(values_of(*values), text_attribute(*values, "units"));
       }
     }
-    const bool has_channels =
-        std::find(variable.dims.begin(), variable.dims.end(), DimKind::kChannel) != variable.dims.end();
+    const bool has_channels = dim_of(variable.dims, DimKind::kChannel) < variable.dims.size();
     if (array.name == kFlatArray && has_channels) {
       variable.channels = channels_;
     }
     const bool can_be_asked_for =
-        level == variable.dims.end() ? !has_channels || !variable.channels.empty() : !variable.levels.empty();
+        level == variable.dims.size() ? !has_channels || !variable.channels.empty() : !variable.levels.empty();
     if (!can_be_asked_for) {
       variable.dims.clear();
     }
@@ -485,10 +466,6 @@ ArrayLayout ZarrFields::inspect(const FieldVariable& variable, bool is_whole, co
     }
     layout.file_bytes = existing_bytes(folder_ + "/" + layout.chunk_files.samples.front());
   }
-  const auto coordinate_of = [&](DimKind kind) {
-    const auto dim = std::find(layout.dims.begin(), layout.dims.end(), kind) - layout.dims.begin();
-    return coordinate(*array, static_cast<size_t>(dim));
-  };
   const StoredTimes times = times_of(array->name);
   layout.times = checked_time_axis(times, where);
   if (array->name == kFlatArray && layout.times.kind == TimeAxis::Kind::kDates) {
@@ -501,8 +478,8 @@ ArrayLayout ZarrFields::inspect(const FieldVariable& variable, bool is_whole, co
   if (is_whole) {
     layout.unwritten = unwritten_chunks(folder_, layout);
   }
-  const ZarrArray* const latitudes = coordinate_of(DimKind::kLatitude);
-  const ZarrArray* const longitudes = coordinate_of(DimKind::kLongitude);
+  const ZarrArray* const latitudes = coordinate(*array, dim_of(layout.dims, DimKind::kLatitude));
+  const ZarrArray* const longitudes = coordinate(*array, dim_of(layout.dims, DimKind::kLongitude));
   layout.grid.latitudes = latitudes == nullptr ? std::vector<double>{} : values_of(*latitudes);
   layout.grid.longitudes = longitudes == nullptr ? std::vector<double>{} : values_of(*longitudes);
   unwrap_longitudes(layout.grid.longitudes);

@@ -219,24 +219,24 @@ bool is_undone_by_nothing(const std::string& name) {
 }
 
 void add_codec(const ZarrExtension& codec, ZarrArray& array) {
-  using Kind = ZarrCodec::Kind;
-  static const std::map<std::string_view, Kind> kKinds = {
-      {"shuffle", Kind::kShuffle}, {"zlib", Kind::kDeflate}, {"gzip", Kind::kDeflate}, {"zstd", Kind::kZstd},
-      {"lz4", Kind::kLz4},         {"blosc", Kind::kBlosc},  {"crc32c", Kind::kCrc32c}};
+  static const std::map<std::string_view, ChunkFilter> kFilters = {
+      {"shuffle", ChunkFilter::kShuffle}, {"zlib", ChunkFilter::kDeflate}, {"gzip", ChunkFilter::kDeflate},
+      {"zstd", ChunkFilter::kZstd},       {"lz4", ChunkFilter::kLz4},      {"blosc", ChunkFilter::kBlosc},
+      {"crc32c", ChunkFilter::kCrc32c}};
   constexpr std::string_view kWrapped = "numcodecs.";
   if (is_undone_by_nothing(codec.name)) {
     return;
   }
   const std::string_view name = codec.name;
-  const auto found = kKinds.find(name.starts_with(kWrapped) ? name.substr(kWrapped.size()) : name);
-  if (found == kKinds.end()) {
+  const auto found = kFilters.find(name.starts_with(kWrapped) ? name.substr(kWrapped.size()) : name);
+  if (found == kFilters.end()) {
     return refuse_array(array, str("codec '", shown(name), "'"));
   }
-  if (found->second == Kind::kCrc32c && codec.options.text_or("location", "end") != "end") {
+  if (found->second == ChunkFilter::kCrc32c && codec.options.text_or("location", "end") != "end") {
     return refuse_array(array, "codec 'crc32c' before the bytes");
   }
   int64_t item = 1;
-  if (found->second == Kind::kShuffle) {
+  if (found->second == ChunkFilter::kShuffle) {
     item = codec.options.has("elementsize") ? codec.options["elementsize"].integer(1) : 4;  // numcodecs' default
   }
   array.codecs.push_back({found->second, item});

@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "data/reading/codecs.h"
+
 namespace vit_hybrid::data {
 
 /// Sorted by key, unlike Json: with the linear search of that a damaged file of millions of keys takes days.
@@ -56,15 +58,7 @@ class ZarrField {
 
 /// One step from the values of a chunk to its stored bytes.
 struct ZarrCodec {
-  enum class Kind {
-    kShuffle,
-    kDeflate,  ///< of zlib or gzip
-    kZstd,
-    kLz4,     ///< in numcodecs' framing: the size of what was compressed (4 bytes, little-endian), then one block
-    kBlosc,   ///< tells its compressor, shuffle and sizes itself
-    kCrc32c,  ///< 4 bytes (little-endian) behind the others
-  };
-  Kind kind = Kind::kDeflate;
+  ChunkFilter filter = ChunkFilter::kDeflate;
   int64_t item_bytes = 1;  ///< of kShuffle
   bool operator==(const ZarrCodec&) const = default;
 };

@@ -119,7 +119,7 @@ ZarrArray zarr_array_to_write(const std::string& name, std::vector<int64_t> shap
   array.dims = std::move(dims);
   array.type = type;
   array.attributes = std::move(attributes);
-  array.codecs = {{ZarrCodec::Kind::kZstd, 1}};
+  array.codecs = {{ChunkFilter::kZstd, 1}};
   array.fill_value = c10::isFloatingType(type) ? std::numeric_limits<double>::quiet_NaN() : 0.0;
   array.key_prefix = "c";
   array.key_separator = '/';

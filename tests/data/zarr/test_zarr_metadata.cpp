@@ -18,7 +18,7 @@ namespace vit_hybrid::data {
 namespace {
 
 namespace fs = std::filesystem;
-using CodecKind = ZarrCodec::Kind;
+using CodecKind = ChunkFilter;
 using testing::contains;
 using testing::ScratchFolder;
 
@@ -246,14 +246,14 @@ TEST_CASE("zarr metadata: codecs") {
     return array_v2(R"({"filters": null, "compressor": )" + compressor + "}");
   };
   CHECK(v2("null").codecs.empty());
-  CHECK(v2(R"({"id": "blosc", "cname": "lz4", "clevel": 5, "shuffle": 1, "blocksize": 0})").codecs.front().kind ==
+  CHECK(v2(R"({"id": "blosc", "cname": "lz4", "clevel": 5, "shuffle": 1, "blocksize": 0})").codecs.front().filter ==
         CodecKind::kBlosc);
-  CHECK(v2(R"({"id": "zstd", "level": 3, "checksum": true})").codecs.front().kind == CodecKind::kZstd);
-  CHECK(v2(R"({"id": "lz4", "acceleration": 1})").codecs.front().kind == CodecKind::kLz4);
-  CHECK(v2(R"({"id": "gzip", "level": 1})").codecs.front().kind == CodecKind::kDeflate);
+  CHECK(v2(R"({"id": "zstd", "level": 3, "checksum": true})").codecs.front().filter == CodecKind::kZstd);
+  CHECK(v2(R"({"id": "lz4", "acceleration": 1})").codecs.front().filter == CodecKind::kLz4);
+  CHECK(v2(R"({"id": "gzip", "level": 1})").codecs.front().filter == CodecKind::kDeflate);
   CHECK(v2(R"({"id": "bz2", "level": 1})").refused == "codec 'bz2'");
   CHECK(v2(R"({"id": "crc32"})").refused == "codec 'crc32'");
-  CHECK(v2(R"({"id": "crc32c"})").codecs.front().kind == CodecKind::kCrc32c);
+  CHECK(v2(R"({"id": "crc32c"})").codecs.front().filter == CodecKind::kCrc32c);
   CHECK(v2(R"({"id": "crc32c", "location": "start"})").refused == "codec 'crc32c' before the bytes");
   CHECK(array_v2(R"({"filters": [{"id": "bitround", "keepbits": 10}]})").refused.empty());  // nothing is to be undone
   CHECK(array_v2(R"({"filters": [{"id": "quantize", "digits": 3, "dtype": "<f4"}]})").refused == "codec 'quantize'");
