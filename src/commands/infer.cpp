@@ -48,7 +48,7 @@ train::RunConfig configure(const train::CheckpointReader& checkpoint, const std:
 // Refuses paths that are not there, but for the time means of the training, which are left out then; rank 0 looks at
 // them. Collective.
 void check_paths(train::RunConfig& config, const options::Source& overrides, const comm::MpiGroup& world) {
-  if (train::has_time_means_of_training(config, overrides)) {
+  if (train::has_time_means_of_training(config.data, overrides)) {
     int64_t is_there = ::access(config.data.time_means.c_str(), R_OK) == 0 ? 1 : 0;
     world.broadcast(&is_there, sizeof(is_there), 0);
     if (is_there == 0) {

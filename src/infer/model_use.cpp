@@ -202,11 +202,10 @@ RunConfig config_for_use(const CheckpointInfo& checkpoint, const std::string& pa
   return config;
 }
 
-bool has_time_means_of_training(const RunConfig& config, const options::Source& overrides) {
+bool has_time_means_of_training(const DataConfig& data, const options::Source& overrides) {
   RunConfig ignored;
   RunRequest request;
-  return !config.data.time_means.empty() &&
-         !gives(run_option_table(ignored, request), overrides, {"stats", "time-means"});
+  return !data.time_means.empty() && !gives(run_option_table(ignored, request), overrides, {"stats", "time-means"});
 }
 
 std::vector<std::string> missing_paths(const RunConfig& config) {

@@ -41,8 +41,8 @@ void add_run_options(options::OptionTable& table, RunConfig& config, UsePurpose 
 RunConfig config_for_use(const CheckpointInfo& checkpoint, const std::string& path, const std::string& data,
                          const options::Source& overrides, int world_size);
 
-/// Whether the time means of such a configuration were named by the training: their file may be gone by now.
-bool has_time_means_of_training(const RunConfig& config, const options::Source& overrides);
+/// Whether the time means of such a configuration's data were named by the training: their file may be gone by now.
+bool has_time_means_of_training(const DataConfig& data, const options::Source& overrides);
 
 /// Every path of such a configuration that is not there or cannot be read. For one rank to ask.
 std::vector<std::string> missing_paths(const RunConfig& config);

@@ -202,13 +202,13 @@ void refuse_run_file(const std::string& path, const std::string& option) {
   }
 }
 
-std::string default_run_dir(const RunConfig& config) {
+std::string default_run_dir(const std::string& runs_root, const std::string& name) {
   const std::time_t now = std::time(nullptr);
   std::tm local{};
   localtime_r(&now, &local);
   std::array<char, 32> text{};
   std::strftime(text.data(), text.size(), "%Y%m%d-%H%M%S", &local);
-  return str(config.runs_root, "/", config.name, "-", text.data());
+  return str(runs_root, "/", name, "-", text.data());
 }
 
 MadeFolders::~MadeFolders() {
@@ -247,7 +247,7 @@ bool MadeFolders::make(const std::string& path, const std::string& hint) {
 // Two runs of one second get different folders.
 void RunFolder::make(const RunConfig& config) {
   const bool has_name = !config.run_dir.empty();
-  const std::string wanted = has_name ? config.run_dir : default_run_dir(config);
+  const std::string wanted = has_name ? config.run_dir : default_run_dir(config.runs_root, config.name);
   path_ = wanted;
   for (int n = 2; !made_.make(path_, kHint) && !has_name; ++n) {
     path_ = str(wanted, "-", n);

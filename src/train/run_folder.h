@@ -81,6 +81,6 @@ class RunFolder {
 void refuse_run_file(const std::string& path, const std::string& option);
 
 /// The folder of a run that starts now, for run_dir empty: runs_root/<name>-<YYYYMMDD-HHMMSS>.
-std::string default_run_dir(const RunConfig& config);
+std::string default_run_dir(const std::string& runs_root, const std::string& name);
 
 }  // namespace vit_hybrid::train

@@ -96,7 +96,7 @@ TEST_CASE("model use: statistics that the checkpoint holds need no files, unless
   for (const std::string& problem : missing_paths(plain)) {
     CHECK(problem.find("--stats") == std::string::npos);
   }
-  CHECK_FALSE(has_time_means_of_training(plain, {}));
+  CHECK_FALSE(has_time_means_of_training(plain.data, {}));
   const options::Source words = command_line({"--stats", "/other"});
   const RunConfig given = config_for_use(info, "c.h5", "/d", words, 1);
   CHECK(given.data.global_means == "/other/global_means.npy");
@@ -105,8 +105,8 @@ TEST_CASE("model use: statistics that the checkpoint holds need no files, unless
   with_means.means = info.means;
   with_means.stds = info.stds;
   const RunConfig named = config_for_use(with_means, "c.h5", "/d", {}, 1);
-  CHECK(has_time_means_of_training(named, {}));  // which may be gone
-  CHECK_FALSE(has_time_means_of_training(named, command_line({"--time-means", "/m.npy"})));
+  CHECK(has_time_means_of_training(named.data, {}));  // which may be gone
+  CHECK_FALSE(has_time_means_of_training(named.data, command_line({"--time-means", "/m.npy"})));
   CheckpointInfo builtin = checkpoint_of({}, 1);  // a training without any files
   builtin.means = {1.0};
   builtin.stds = {2.0};

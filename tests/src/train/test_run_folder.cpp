@@ -74,10 +74,7 @@ TEST_CASE("run folder: what was made and stays empty is removed, what was there 
 }
 
 TEST_CASE("run folder: the default name says run and time") {
-  RunConfig config;
-  config.runs_root = "somewhere";
-  config.name = "short";
-  const std::string path = default_run_dir(config);
+  const std::string path = default_run_dir("somewhere", "short");
   CHECK(path.starts_with("somewhere/short-20"));
   CHECK(path.size() == std::string("somewhere/short-20260101-010101").size());
 }
