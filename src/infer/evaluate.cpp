@@ -198,7 +198,7 @@ Evaluation evaluate(const RunConfig& config, const ModelUse& use, const Checkpoi
   LossFields fields = loss_fields(*data.valid, data.described);
   fields.grid = data::joined_grid(data.described.grid, trained.grid);
   const model::FieldWeights weights = loss_weights(config.loss, config.model, config.data.stats, world, fields);
-  TrainedModel model(config, checkpoint, world);
+  TrainedModel model(config, config.data, checkpoint, world);
   model.runner().set_loss_weights(weights);
   announce(config.name, config, checkpoint, model.mesh().device());
   log_line(str("  input     ", data.text));

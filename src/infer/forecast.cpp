@@ -473,7 +473,7 @@ void forecast(const RunConfig& config, const ForecastOptions& options, const Che
     record.emplace(config, config.data, options, checkpoint.path(), checkpoint.info(), self);
     require_trained_data(checkpoint, record->described());
   });
-  TrainedModel model(config, checkpoint, world);
+  TrainedModel model(config, config.data, checkpoint, world);
   announce(config.name, config, checkpoint, model.mesh().device());
   for (const std::string& line : record ? record->description() : std::vector<std::string>()) {
     log_line("  " + line);

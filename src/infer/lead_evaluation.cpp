@@ -402,7 +402,7 @@ std::vector<LeadFigures> evaluate_leads(const RunConfig& config, const ModelUse&
   const std::vector<int64_t> shape = times.target_shape();
   const data::Normalization units = data::part_of(times.normalization(), channels.predicted());
   const data::Grid grid = data::joined_grid(times.grid(), trained.grid);
-  TrainedModel model(config, checkpoint, world);
+  TrainedModel model(config, config.data, checkpoint, world);
   announce(config.name, config, checkpoint, model.mesh().device());
   const int64_t starts = std::accumulate(batches.begin(), batches.end(), int64_t{0},
                                          [](int64_t sum, const StartBatch& batch) { return sum + batch.rows.size(); });

@@ -226,9 +226,10 @@ std::vector<std::string> missing_paths(const RunConfig& config) {
 
 namespace {
 
-mesh::DeviceMesh make_mesh(const RunConfig& config, const CheckpointReader& checkpoint, const comm::MpiGroup& world) {
+mesh::DeviceMesh make_mesh(const StepConfig& config, const DataConfig& data, const CheckpointReader& checkpoint,
+                           const comm::MpiGroup& world) {
   const ParallelConfig& parallel = config.parallel;
-  const c10::Device device = set_up_machine(config, ModelPurpose::kUse, world).device;
+  const c10::Device device = set_up_machine(config, data, ModelPurpose::kUse, world).device;
   if (device.is_cpu()) {
     choose_host_kernel(config, kernels::HostLayer::Passes::kForward, checkpoint.info().kernels, world);
   }
@@ -237,8 +238,9 @@ mesh::DeviceMesh make_mesh(const RunConfig& config, const CheckpointReader& chec
 
 }  // namespace
 
-TrainedModel::TrainedModel(const RunConfig& config, const CheckpointReader& checkpoint, const comm::MpiGroup& world)
-    : mesh_(make_mesh(config, checkpoint, world)),
+TrainedModel::TrainedModel(const StepConfig& config, const DataConfig& data, const CheckpointReader& checkpoint,
+                           const comm::MpiGroup& world)
+    : mesh_(make_mesh(config, data, checkpoint, world)),
       runner_(config.model, precision_policy(config.precision), mesh_, std::nullopt) {
   comm::agreed(world,
                [&] { load_parameters(checkpoint, runner_.parameters().specs(), runner_.parameters(), mesh_.model()); });

@@ -54,7 +54,8 @@ class TrainedModel {
   /// Threads, device and mesh as `config` (resolved and checked) says, and the weights of `checkpoint`, whose sums are
   /// verified. Parameters are all that is kept: no gradients and no optimizer state. `world` is all processes of the
   /// job, or the group that the mesh is made of. Collective over it.
-  TrainedModel(const RunConfig& config, const CheckpointReader& checkpoint, const comm::MpiGroup& world);
+  TrainedModel(const StepConfig& config, const DataConfig& data, const CheckpointReader& checkpoint,
+               const comm::MpiGroup& world);
 
   mesh::DeviceMesh& mesh() { return mesh_; }
   ModelRunner& runner() { return runner_; }

@@ -45,7 +45,7 @@ using kernels::ProductExtra;
 using kernels::ProductKernel;
 using kernels::ProductKind;
 
-kernels::DeviceKernelOptions kernel_options(const RunConfig& config) {
+kernels::DeviceKernelOptions kernel_options(const StepConfig& config) {
   const bool is_tf32 = config.precision.kind == Precision::kTf32;
   return {is_tf32 ? kernels::Fp32Products::kTf32 : kernels::Fp32Products::kExact,
           config.deterministic ? kernels::SumOrder::kFixed : kernels::SumOrder::kAny};
@@ -67,7 +67,7 @@ std::string tf32_warning(Precision precision, const char* value) {
          "it, or give --precision fp32";
 }
 
-void set_kernel_options(const RunConfig& config, c10::Device device, const comm::MpiGroup& world) {
+void set_kernel_options(const StepConfig& config, c10::Device device, const comm::MpiGroup& world) {
   if (device.is_cuda()) {
     const std::string warning =
         comm::agreed(world, [&] { return tf32_warning(config.precision.kind, std::getenv("NVIDIA_TF32_OVERRIDE")); });
@@ -80,7 +80,7 @@ void set_kernel_options(const RunConfig& config, c10::Device device, const comm:
 
 namespace {
 
-ProductTypes product_types(const RunConfig& config) {
+ProductTypes product_types(const StepConfig& config) {
   const zero::PrecisionPolicy policy = precision_policy(config.precision);
   return {policy.compute, policy.gradient, kernel_options(config).fp32};
 }
@@ -368,7 +368,7 @@ std::string tune_kernels(const DeviceProblems& problems, const std::string& save
   return line;
 }
 
-void choose_kernels(const RunConfig& config, const std::vector<int64_t>& sizes, const std::string& saved,
+void choose_kernels(const StepConfig& config, const std::vector<int64_t>& sizes, const std::string& saved,
                     c10::Device device, const comm::MpiGroup& world) {
   if (device.is_cpu()) {
     return;
@@ -517,7 +517,7 @@ std::string tune_host_kernel(const HostProblem& problem, const std::string& save
   return told.line;
 }
 
-HostLayer largest_layer(const RunConfig& config, HostLayer::Passes passes) {
+HostLayer largest_layer(const StepConfig& config, HostLayer::Passes passes) {
   const int64_t replica = config.replica_batch_size(), tokens = config.model.num_tokens();
   const auto share = [&](int64_t count) { return (count + config.parallel.tp - 1) / config.parallel.tp; };
   // qkv or fc1, which has as many products as fc2: there are many blocks, and one of each other layer.
@@ -528,7 +528,7 @@ HostLayer largest_layer(const RunConfig& config, HostLayer::Passes passes) {
           is_trained ? replica * tokens : 0, passes};
 }
 
-void choose_host_kernel(const RunConfig& config, HostLayer::Passes passes, const std::string& saved,
+void choose_host_kernel(const StepConfig& config, HostLayer::Passes passes, const std::string& saved,
                         const comm::MpiGroup& world) {
   // A rank may stand on another processor than the others.
   if (world.max(kernels::multiplies_in_fp32(precision_policy(config.precision).compute) ? 1 : 0) == 0) {

@@ -26,7 +26,7 @@
 namespace vit_hybrid::train {
 
 /// --precision tf32 and --deterministic, for kernels::set_device_kernel_options().
-kernels::DeviceKernelOptions kernel_options(const RunConfig& config);
+kernels::DeviceKernelOptions kernel_options(const StepConfig& config);
 
 /// NVIDIA's libraries read NVIDIA_TF32_OVERRIDE themselves, and it counts for more than what a program asks of them.
 /// `value`: of the variable, null where it is not set. A warning where they take no TF32 with --precision tf32, else
@@ -35,7 +35,7 @@ std::string tf32_warning(Precision precision, const char* value);
 
 /// kernels::set_device_kernel_options() of the run's options. Error(kUsage) where the device is a GPU and the
 /// environment forces TF32 upon it; a warning where it forbids it. Collective over `world`.
-void set_kernel_options(const RunConfig& config, c10::Device device, const comm::MpiGroup& world);
+void set_kernel_options(const StepConfig& config, c10::Device device, const comm::MpiGroup& world);
 
 /// What a run has of an earlier start of it, and whether that counts.
 enum class SavedKernels { kUse, kMeasureAgain };
@@ -82,7 +82,7 @@ std::string tune_kernels(const DeviceProblems& problems, const std::string& save
 /// tune_kernels() for the layers of the whole mesh and micro-batches of these sizes, with its line and what fixed sums
 /// cost in the log. `saved`: CheckpointInfo's of the run that is resumed, or empty; rank 0's counts. On a GPU, when its
 /// memory is taken; does nothing on the CPU. Collective over `world`.
-void choose_kernels(const RunConfig& config, const std::vector<int64_t>& sizes, const std::string& saved,
+void choose_kernels(const StepConfig& config, const std::vector<int64_t>& sizes, const std::string& saved,
                     c10::Device device, const comm::MpiGroup& world);
 
 // ---- On the host: one kernel of large fp32 products, measured on all ranks at once.
@@ -138,12 +138,12 @@ std::string tune_host_kernel(const HostProblem& problem, const std::string& save
                              const comm::MpiGroup& world, KernelCache* cache = nullptr);
 
 /// The largest linear layer of a block on any tensor rank, as a micro-batch of the run goes through it.
-kernels::HostLayer largest_layer(const RunConfig& config, kernels::HostLayer::Passes passes);
+kernels::HostLayer largest_layer(const StepConfig& config, kernels::HostLayer::Passes passes);
 
 /// tune_host_kernel() for that layer, where the precision computes products in fp32. `saved`: CheckpointInfo's
 /// of the model that is trained on or used, or empty; rank 0's counts. On the CPU, before the first record of the run,
 /// which names the kernel. Collective over `world`.
-void choose_host_kernel(const RunConfig& config, kernels::HostLayer::Passes passes, const std::string& saved,
+void choose_host_kernel(const StepConfig& config, kernels::HostLayer::Passes passes, const std::string& saved,
                         const comm::MpiGroup& world);
 
 // ---- In checkpoints and records.

@@ -458,18 +458,19 @@ comm::TransportOptions transport_options(const ParallelConfig& parallel) {
   return options;
 }
 
-Machine set_up_machine(const RunConfig& config, ModelPurpose purpose, const comm::MpiGroup& world) {
+Machine set_up_machine(const StepConfig& config, const DataConfig& data, ModelPurpose purpose,
+                       const comm::MpiGroup& world) {
   const ParallelConfig& parallel = config.parallel;
   comm::set_watch_limit(parallel.timeout);
   const auto placements = set_threads(parallel.threads, world);
   const c10::Device device = choose_device(config.device, parallel.ranks_per_gpu, config.precision.kind, world);
   comm::agreed(world, [&] {
-    static_cast<void>(batch_memory(config.data.pin_memory, device));
+    static_cast<void>(batch_memory(data.pin_memory, device));
     static_cast<void>(step_recording(config, device));
     check_ctas(parallel, device);
     check_sum_blocks(parallel, device);
   });
-  check_model_memory(config, config.data, device, purpose, world);
+  check_model_memory(config, data, device, purpose, world);
   set_kernel_options(config, device, world);
   if (device.is_cpu()) {
     report_placement(placements);

@@ -89,6 +89,7 @@ struct Machine {
 /// (resolved) says, and says what is wrong with the placement of ranks that compute on the CPU. Error(kUsage) where
 /// the device is not to be had, the configuration's precision, pin_memory or cuda_graph not with it, or the model
 /// cannot fit. Collective over `world`.
-Machine set_up_machine(const RunConfig& config, ModelPurpose purpose, const comm::MpiGroup& world);
+Machine set_up_machine(const StepConfig& config, const DataConfig& data, ModelPurpose purpose,
+                       const comm::MpiGroup& world);
 
 }  // namespace vit_hybrid::train

@@ -208,7 +208,7 @@ class Run {
     comm::set_memory_advice(
         [config = config_](const MemoryFailure& failure) { return memory_advice(config, config.data, failure); });
     watch_stop_signals(parse_signals(config_.checkpoint.preempt_signals));
-    machine_ = set_up_machine(config_, ModelPurpose::kTraining, world_);
+    machine_ = set_up_machine(config_, config_.data, ModelPurpose::kTraining, world_);
     if (machine_.device.is_cpu() && at::get_num_threads() * session_.place().node_size > machine_.node_cores) {
       count_seconds_without_core();  // there nobody is slow because others have the core
     }

@@ -36,7 +36,7 @@ TEST_CASE("device: what the configuration wants of a device that is the CPU") {
   train::RunConfig pinned;
   pinned.parallel.threads = at::get_num_threads();
   pinned.data.pin_memory = train::PinMemory::kOn;
-  const auto set_up = [&] { return train::set_up_machine(pinned, train::ModelPurpose::kTraining, world); };
+  const auto set_up = [&] { return train::set_up_machine(pinned, pinned.data, train::ModelPurpose::kTraining, world); };
   const Error refused = agreed_error(world, set_up);
   CHECK(refused.error_class() == ErrorClass::kUsage);
   CHECK(refused.message() ==
