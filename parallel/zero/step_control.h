@@ -75,7 +75,6 @@ class LossScaler {
   /// After each step: whether all gradients of all ranks were finite.
   void update(bool finite);
 
-  int64_t skipped_steps() const { return skipped_steps_; }
   LossScaleState state() const { return {options_.is_dynamic ? scale_ : 0.0, good_steps_, skipped_steps_}; }
   /// Goes on from a saved state; a fixed scale stays what it is.
   void restore(const LossScaleState& state);

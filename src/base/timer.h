@@ -86,7 +86,6 @@ class TimeLimit {
   /// With the end that Slurm gives in SLURM_JOB_END_TIME, where it is set.
   static TimeLimit of_this_job(double seconds);
 
-  bool is_set() const { return seconds_ < std::numeric_limits<double>::infinity(); }
   /// Infinite without a limit.
   double seconds_left() const { return seconds_ - timer_.seconds(); }
   /// Whether there is no time for `next` seconds of work and then a save of `save` seconds, twice as slow as expected.

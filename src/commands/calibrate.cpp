@@ -22,7 +22,6 @@ namespace vit_hybrid::commands {
 namespace {
 
 constexpr int64_t kMostFileBytes = int64_t{64} << 20;
-constexpr int64_t kMostThreads = 4096;
 
 struct CalibrateOptions {
   std::string out = "machine.json";
@@ -46,7 +45,7 @@ options::OptionTable table_of(CalibrateOptions& chosen) {
              .help = "Folder of the file system that training data are on: a file of up to 128 MiB a rank is written "
                      "there, read and removed. none: reading is not measured."});
   table.add({.name = "threads",
-             .value = options::integer(chosen.threads, train::from_one(kMostThreads, "auto")),
+             .value = options::integer(chosen.threads, train::from_one(train::kMostThreads, "auto")),
              .help = "Threads of a rank, as for train."});
   return table;
 }

@@ -35,14 +35,13 @@ struct PlanOptions {
 };
 
 options::OptionTable table_of(PlanOptions& plan) {
-  constexpr int kMostRanks = 1 << 20;
   options::OptionTable table;
   table.begin_group("Plan");
   table.add({.name = "ranks",
-             .value = options::integer(plan.ranks, train::from_one(kMostRanks, "auto")),
+             .value = options::integer(plan.ranks, train::from_one(train::kMostRanks, "auto")),
              .help = "Ranks to plan for; auto: those of the launcher, else --dp x --tp x --pp."});
   table.add({.name = "ranks-per-node",
-             .value = options::integer(plan.ranks_per_node, train::from_one(kMostRanks, "auto")),
+             .value = options::integer(plan.ranks_per_node, train::from_one(train::kMostRanks, "auto")),
              .help = "Consecutive ranks that share a node; auto: all are on one."});
   options::NumberRange memory;
   memory.least = 0.0;

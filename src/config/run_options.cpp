@@ -24,9 +24,7 @@ options::IntegerRange from_one(int64_t most, std::string word) {
 
 namespace {
 
-constexpr int64_t kMostThreads = 4096;
 constexpr int64_t kMostSide = 1 << 24;  // of an image
-constexpr int64_t kMostRanks = 1 << 20;
 constexpr int64_t kMostEpochs = 1 << 24;
 constexpr int64_t kMostBatch = int64_t{1} << 40;  // times kMostRanks it is still a number
 constexpr int64_t kUsualTestSteps = 50;

@@ -22,6 +22,8 @@ struct RunRequest {
 };
 
 inline constexpr int64_t kMostCount = int64_t{1} << 48;  ///< of samples or iterations
+inline constexpr int64_t kMostRanks = 1 << 20;
+inline constexpr int64_t kMostThreads = 4096;
 
 /// 1 to `most`, and a word for 0.
 options::IntegerRange from_one(int64_t most, std::string word = {});

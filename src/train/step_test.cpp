@@ -58,7 +58,7 @@ Json to_json(const Extrapolated& part) {
   return {{"steps", part.steps}, {"duration", part.seconds}};
 }
 
-constexpr size_t kMostRanks = 16;  // that are shown
+constexpr size_t kMostRanksShown = 16;  // that are shown
 constexpr size_t kCell = 11;
 
 std::string cell(const std::string& text) {
@@ -98,10 +98,10 @@ std::vector<const Json*> heaviest(const Json& ranks) {
   for (const Json& rank : ranks) {
     rows.push_back(&rank);
   }
-  if (rows.size() > kMostRanks) {
+  if (rows.size() > kMostRanksShown) {
     const auto bytes = [](const Json* rank) { return (*rank)["memory"]["total_peak"].get<int64_t>(); };
     std::stable_sort(rows.begin(), rows.end(), [&](const Json* a, const Json* b) { return bytes(a) > bytes(b); });
-    rows.resize(kMostRanks);
+    rows.resize(kMostRanksShown);
   }
   return rows;
 }
@@ -122,8 +122,9 @@ void add_memory(const Json& ranks, Lines& lines) {
     const Json& device = memory["device_peak"];
     lines.push_back(line + mebibytes(memory["process_peak"]) + (device == 0 ? cell("-") : mebibytes(device)));
   }
-  if (ranks.size() > kMostRanks) {
-    lines.push_back(str("  (the ", kMostRanks, " of ", ranks.size(), " ranks with the most; all are in summary.json)"));
+  if (ranks.size() > kMostRanksShown) {
+    lines.push_back(
+        str("  (the ", kMostRanksShown, " of ", ranks.size(), " ranks with the most; all are in summary.json)"));
   }
 }
 

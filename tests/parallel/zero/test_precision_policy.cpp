@@ -85,7 +85,7 @@ TEST_CASE("loss scale: fixed ones stay, bf16 has none, and a saved state is only
   LossScaler fixed(loss_scale_options(true, 128.0));
   fixed.update(false);
   CHECK(fixed.scale() == 128.0);
-  CHECK(fixed.skipped_steps() == 1);
+  CHECK(fixed.state().skipped_steps == 1);
   CHECK_FALSE(fixed.can_back_off());
   LossScaler none(loss_scale_options(false, 0.0));
   none.update(false);
@@ -96,10 +96,10 @@ TEST_CASE("loss scale: fixed ones stay, bf16 has none, and a saved state is only
   CHECK(dynamic.state() == LossScaleState{1.0, 7, 2});
   dynamic.restore(none.state());  // of a bf16 run
   CHECK(dynamic.scale() == 1.0);
-  CHECK(dynamic.skipped_steps() == 1);
+  CHECK(dynamic.state().skipped_steps == 1);
   fixed.restore({1024.0, 3, 5});
   CHECK(fixed.scale() == 128.0);
-  CHECK(fixed.skipped_steps() == 5);
+  CHECK(fixed.state().skipped_steps == 5);
 }
 
 TEST_CASE("step control: a step begins without a loss and squares, and read() has what was added to each") {

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -24,10 +25,9 @@ namespace fs = std::filesystem;
 
 TEST_CASE("time limit: the earlier of seconds and the job's end, with a margin for a step and a save") {
   const TimeLimit none(0.0, 0, 1000);
-  CHECK_FALSE(none.is_set());
+  CHECK(std::isinf(none.seconds_left()));
   CHECK_FALSE(none.is_near(1e9, 1e9));
   const TimeLimit seconds(100.0, 0, 1000);
-  CHECK(seconds.is_set());
   CHECK(seconds.name() == "--time-limit");
   CHECK(seconds.seconds_left() <= 100.0);
   CHECK(seconds.seconds_left() > 90.0);
