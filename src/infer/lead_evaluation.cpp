@@ -354,6 +354,50 @@ void write_netcdf(const std::string& path, const std::vector<LeadFigures>& figur
   file.finish();
 }
 
+// By the end of its name. For one rank.
+void write_figures(const std::string& path, const std::vector<LeadFigures>& figures,
+                   const std::vector<std::string>& channels, const std::vector<std::string>& units, Json about) {
+  if (path.ends_with(".nc")) {
+    write_netcdf(path, figures, channels, units, about);
+    return;
+  }
+  for (size_t c = 0; c < channels.size(); ++c) {
+    about["units"][channels[c]] = units[c];
+  }
+  about["leads"] = to_json(figures, channels);
+  write_json_file(path, about);
+}
+
+int64_t num_starts(const std::vector<StartBatch>& batches) {
+  return std::accumulate(batches.begin(), batches.end(), int64_t{0},
+                         [](int64_t sum, const StartBatch& batch) { return sum + batch.rows.size(); });
+}
+
+// This replica's share of the batches. Collective over the replica.
+void score_starts(const RunConfig& config, const CheckpointInfo& trained, const data::WeatherTimes& times,
+                  const Climatology& climatology, const std::vector<StartBatch>& batches,
+                  const std::vector<ScoredLead>& leads, TrainedModel& model, LeadSums& sums) {
+  const data::SampleChannels& channels = times.channels();
+  Rollout rollout(model.runner(), model.mesh(), config.model, channels,
+                  increments_of(trained, times.normalization(), channels));
+  const auto& replicas = model.mesh().data();
+  std::vector<StartBatch> own;
+  for (auto i = static_cast<size_t>(replicas.rank()); i < batches.size(); i += static_cast<size_t>(replicas.size())) {
+    own.push_back(batches[i]);
+  }
+  const bool reads_ahead =
+      rollout.has_states() && config.data.io_threads != 0 && times.background_reads() && climatology.background_reads();
+  StepReader reader(reads_ahead ? StepReader::Manner::kAhead : StepReader::Manner::kWhenNeeded, own, leads, times,
+                    climatology);
+  PowerCache truth_powers(kMostPowers);
+  const int64_t starts = num_starts(batches);
+  Progress progress(str("evaluating ", starts, " forecasts"), starts);
+  for (const StartBatch& batch : own) {
+    score_batch(batch, leads, times.lead().rows, reader, rollout, truth_powers, sums);
+    progress.add(batch.rows.size() * replicas.size());
+  }
+}
+
 }  // namespace
 
 void check_leads(const model::VitOptions& model, const data::FieldRoles& roles, const LeadOptions& options) {
@@ -398,38 +442,18 @@ std::vector<LeadFigures> evaluate_leads(const RunConfig& config, const ModelUse&
                             limit > 0 ? limit : std::numeric_limits<int64_t>::max());
     climatology.require(times.runs());
   });
-  const data::SampleChannels& channels = times.channels();
   const std::vector<int64_t> shape = times.target_shape();
-  const data::Normalization units = data::part_of(times.normalization(), channels.predicted());
+  const data::Normalization units = data::part_of(times.normalization(), times.channels().predicted());
   const data::Grid grid = data::joined_grid(times.grid(), trained.grid);
   TrainedModel model(config, config.data, checkpoint, world);
   announce(config.name, config, checkpoint, model.mesh().device());
-  const int64_t starts = std::accumulate(batches.begin(), batches.end(), int64_t{0},
-                                         [](int64_t sum, const StartBatch& batch) { return sum + batch.rows.size(); });
+  const int64_t starts = num_starts(batches);
   log_line(str("  input     ", counted(starts, "start"), " in ", config.data.valid_data, ", to ",
                counted(leads.back().steps, "step"), " ahead; ACC against ", climatology.text()));
   warn_of_use(config.data, checkpoint, described);
   const Timer timer;
   LeadSums sums(options.rules, leads, grid, units, shape[1], shape[2]);
-  {
-    Rollout rollout(model.runner(), model.mesh(), config.model, channels,
-                    increments_of(trained, times.normalization(), channels));
-    const auto& replicas = model.mesh().data();
-    std::vector<StartBatch> own;
-    for (auto i = static_cast<size_t>(replicas.rank()); i < batches.size(); i += static_cast<size_t>(replicas.size())) {
-      own.push_back(batches[i]);
-    }
-    const bool reads_ahead = rollout.has_states() && config.data.io_threads != 0 && times.background_reads() &&
-                             climatology.background_reads();
-    StepReader reader(reads_ahead ? StepReader::Manner::kAhead : StepReader::Manner::kWhenNeeded, own, leads, times,
-                      climatology);
-    PowerCache truth_powers(kMostPowers);
-    Progress progress(str("evaluating ", starts, " forecasts"), starts);
-    for (const StartBatch& batch : own) {
-      score_batch(batch, leads, times.lead().rows, reader, rollout, truth_powers, sums);
-      progress.add(batch.rows.size() * replicas.size());
-    }
-  }
+  score_starts(config, trained, times, climatology, batches, leads, model, sums);
   const at::Tensor total = sums.sums().clone();
   model.mesh().host_world().all_reduce(total, comm::ReduceOp::kSum).wait();
   std::vector<LeadFigures> figures = sums.finish(total);
@@ -444,26 +468,17 @@ std::vector<LeadFigures> evaluate_leads(const RunConfig& config, const ModelUse&
     if (use.out.empty()) {
       return;
     }
-    Json about = {{"checkpoint", checkpoint.path()},
-                  {"step", trained.step},
-                  {"data", config.data.valid_data},
-                  {"precision", precision_name(config.precision.kind)},
-                  {"scores", has_units ? "weatherbench" : "reference"},
-                  {"acc_against", climatology.text()}};
-    const std::vector<std::string>& names = times.channel_names();
+    const Json about = {{"checkpoint", checkpoint.path()},
+                        {"step", trained.step},
+                        {"data", config.data.valid_data},
+                        {"precision", precision_name(config.precision.kind)},
+                        {"scores", has_units ? "weatherbench" : "reference"},
+                        {"acc_against", climatology.text()}};
     std::vector<std::string> in_units = times.units();
     if (!has_units) {
       std::fill(in_units.begin(), in_units.end(), "standard deviations");
     }
-    if (use.out.ends_with(".nc")) {
-      write_netcdf(use.out, figures, names, in_units, about);
-      return;
-    }
-    for (size_t c = 0; c < names.size(); ++c) {
-      about["units"][names[c]] = in_units[c];
-    }
-    about["leads"] = to_json(figures, names);
-    write_json_file(use.out, about);
+    write_figures(use.out, figures, times.channel_names(), in_units, about);
   });
   if (!use.out.empty()) {
     log_line("wrote " + use.out);
