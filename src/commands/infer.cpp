@@ -86,10 +86,11 @@ struct EvaluateOptions {
 
 options::OptionTable table_of(EvaluateOptions& chosen) {
   options::OptionTable table;
-  train::add_use_options(
-      table, chosen.use,
-      "JSON file for the figures, or of --lead-hours, --lead-steps and --scores a NetCDF-4 file (.nc); without it they "
-      "are only printed.");
+  train::add_use_options(table, chosen.use,
+                         "JSON file (.json) for the figures, or of --lead-hours, --lead-steps and --scores a NetCDF-4 "
+                         "file (.nc); without it "
+                         "they "
+                         "are only printed.");
   table.add({.name = "limit-nsamples",
              .value = options::integer(chosen.limit_nsamples, train::from_one(train::kMostCount, "none")),
              .help = "Use only the first samples of the data.",
@@ -124,16 +125,24 @@ options::OptionTable table_of(EvaluateOptions& chosen) {
   return table;
 }
 
-void check_predictions(const train::PredictionOptions& chosen) {
-  const auto check = [](const char* option, const std::string& path, const std::string& one, const std::string& other) {
+// Refuses names of files that tell no format that can be written.
+void check_outputs(const EvaluateOptions& chosen) {
+  const auto check = [](const char* option, const std::string& path, const std::string& one, const std::string& other,
+                        const char* hint = "") {
     if (!path.empty() && !path.ends_with(one) && !path.ends_with(other)) {
       throw Error(ErrorClass::kUsage,
-                  str("--", option, " is '", path, "'; allowed: a name that ends with ", one, " or ", other));
+                  str("--", option, " is '", path, "'; allowed: a name that ends with ", one,
+                      one == other ? "" : " or " + other),
+                  hint);
     }
   };
-  check("predictions", chosen.path, ".csv", ".h5");
-  check("confusion", chosen.confusion, ".csv", ".json");
-  if (chosen.top > 0 && chosen.path.empty()) {
+  const bool are_by_lead = chosen.leads.are_asked();
+  check("out", chosen.use.out, ".json", are_by_lead ? ".nc" : ".json",
+        are_by_lead ? ""
+                    : "figures by lead (--lead-hours, --lead-steps, --scores weatherbench) may also be NetCDF-4 (.nc)");
+  check("predictions", chosen.predictions.path, ".csv", ".h5");
+  check("confusion", chosen.predictions.confusion, ".csv", ".json");
+  if (chosen.predictions.top > 0 && chosen.predictions.path.empty()) {
     throw Error(ErrorClass::kUsage, "--predictions-top has no effect without --predictions FILE");
   }
 }
@@ -182,7 +191,7 @@ int run_evaluate(const Invocation& invocation) {
     EvaluateOptions chosen;
     const options::Source overrides = parse(table_of(chosen), invocation.words);
     require({{"checkpoint", chosen.use.checkpoint}, {"data", chosen.use.data}});
-    same_error_on_all_ranks([&] { check_predictions(chosen.predictions); });
+    same_error_on_all_ranks([&] { check_outputs(chosen); });
     const train::CheckpointReader checkpoint(world, chosen.use.checkpoint);
     train::RunConfig config = configure(checkpoint, chosen.use.data, overrides, world);
     if (chosen.leads.are_asked()) {

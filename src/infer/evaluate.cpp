@@ -78,11 +78,6 @@ void check_outputs(const RunConfig& config, const ModelUse& use, const Predictio
                   str(option, " is '", path, "', but the model is no classifier: it has no classes"),
                   "vit_hybrid forecast writes the fields that such a model predicts");
     }
-    if (option == "--out" && path.ends_with(".nc")) {
-      throw Error(ErrorClass::kUsage,
-                  str("--out is '", path, "', but these figures are written as JSON: NetCDF-4 is of scores by lead"),
-                  "give --lead-hours, --lead-steps or --scores weatherbench, or a name with .json");
-    }
     check_output(path, option, use.overwrite, config.data, checkpoint);
   }
 }

@@ -407,7 +407,8 @@ class Scores(Trial):
             (["--lead-steps", "1", "--predictions", "p.csv"], 64, "--predictions is of classifiers"),
             (["--lead-steps", "1", "--climatology", "days.nc", "--out", "days.nc", "--overwrite"], 64, "days.nc"),
             (["--lead-steps", "1", "--out", "nowhere/a.nc"], 73, "nowhere"),
-            (["--out", "run/config.yaml", "--overwrite"], 64, "'run/config.yaml', which would be among the records of a run"),
+            (["--out", "run/config.yaml", "--overwrite"], 64, "'run/config.yaml'; allowed: a name that ends with .json;"),
+            (["--out", "s.nc"], 64, "ends with .json; figures by lead"), (["--lead-steps", "1", "--out", "s.csv"], 64, "ends with .json or .nc"),
             (["--lead-steps", "1", "--out", "run/summary.json", "--overwrite"], 64, "among the records of a run"),
             (["--out", "run/checkpoints/scores.json"], 64, "among the checkpoints of a run")):
             self.run(*evaluate, *words, code=code, expect=[expect])
