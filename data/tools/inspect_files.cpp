@@ -315,20 +315,39 @@ std::string statistics_table(const std::vector<ChannelMoments>& channels, const 
 
 void inspect_files(const comm::MpiGroup& group, const InspectOptions& options,
                    const std::function<void(const std::string&)>& print) {
-  list_weather_inputs(group, options.inputs);  // what is not there is refused before anything is told
+  // What is not there is refused before anything is told.
+  const size_t num_files = list_weather_inputs(group, options.inputs).size();
+  const auto print_once = [&](const std::string& text) {
+    if (group.rank() == 0) {
+      print(text);
+    }
+  };
+  std::vector<std::string> refused;
   for (const std::string& input : options.inputs) {
     const std::vector<std::string> paths = list_weather_inputs(group, {input});
     FoundFields found;
     for (const std::string& path : paths) {
-      inspect_file(group, path, options, print, found);
+      try {
+        inspect_file(group, path, options, print, found);
+      } catch (const comm::AgreedError& error) {
+        if (num_files == 1 || error.error_class() != ErrorClass::kBadData) {
+          throw;
+        }
+        refused.push_back(path);
+        print_once(str(path, ": refused: ", error.what(), "\n"));
+      }
     }
     found.words = broadcast_lines(group, found.words);
     if (paths.size() > 1 && (found.has_dataset || !found.words.empty())) {
-      const std::string text = together_text(group, input, paths, found.words);
-      if (group.rank() == 0) {
-        print(text);
-      }
+      print_once(together_text(group, input, paths, found.words));
     }
+  }
+  if (!refused.empty()) {
+    const Error error(ErrorClass::kBadData,
+                      str("of ", counted(num_files, "file"), " ", refused.size(), " cannot be read: ", refused.front(),
+                          refused.size() == 1 ? "" : " and others"),
+                      "the lines with 'refused' above say why");
+    throw comm::AgreedError(error, "", group.rank() == 0);
   }
 }
 

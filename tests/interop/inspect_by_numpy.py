@@ -80,6 +80,7 @@ class Trial:
         launcher = [*self.launcher, str(ranks)] if self.launcher and ranks > 1 else []
         done = subprocess.run([*launcher, self.program, *map(str, words)], cwd=self.folder, capture_output=True, text=True)
         assert done.returncode == code, f"{words} ended with {done.returncode}, not {code}:\n{done.stdout}{done.stderr}"
+        self.stdout = done.stdout
         return done.stdout if code == 0 else done.stderr
 
     def inspected(self, *words, **outcome):
@@ -236,6 +237,15 @@ class Trial:
             errors = [self.run(*words, code=65) for words in (["data", "inspect", broken, "--all"], training)]
             assert word in errors[0] and errors[0].count("\n") == 1, errors[0]
             assert errors[0].splitlines()[-1] in errors[1] or word != "is no JSON", errors
+        # One damaged file of several.
+        with open(self.folder / "both/1990.nc", "r+b") as file:
+            file.truncate(1000)
+        for ranks in (1, 2):
+            error = self.run("data", "inspect", "both", code=65, ranks=ranks)
+            assert "of 2 files 1 cannot be read: both/1990.nc" in error and error.count("\n") == 1, error
+            lines = self.stdout.splitlines()
+            assert lines[0].startswith("both/1990.nc: refused: both/1990.nc ") and lines[1].startswith("both/1991.nc: "), self.stdout
+            assert f"  --channels {','.join(NAMES)}\n" in self.stdout and "both: 2 files together\n  refused:    both/1990.nc" in self.stdout, self.stdout
         (self.folder / "empty").mkdir()
         assert "holds no file *.h5" in self.run("data", "inspect", "empty", code=66)
 
