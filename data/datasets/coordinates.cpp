@@ -525,19 +525,23 @@ std::optional<std::array<double, 2>> seconds_of_date(const std::string& text, co
 
 }  // namespace
 
+std::string AskedDates::text() const {
+  return str(option, " ", shown(span));
+}
+
 Range rows_of_dates(const AskedDates& dates, DateRows rows, const std::vector<double>& times, const TimeAxis& axis,
                     const std::string& where) {
   const std::string& span = dates.span;
   if (axis.kind != TimeAxis::Kind::kDates) {
     throw Error(
-        ErrorClass::kBadData, str(where, " has no dates, of which ", shown(span), " is to be taken"),
-        "a coordinate of time with CF units (`hours since 1900-01-01`) is needed; leave the dates away for all");
+        ErrorClass::kBadData, str(where, " has no dates, of which ", dates.text(), " takes some"),
+        "a coordinate of time with CF units (`hours since 1900-01-01`) is needed; leave the option away for all rows");
   }
   const size_t slash = span.find('/');
   const auto first = seconds_of_date(span.substr(0, slash), axis.calendar);
   const auto last = slash == std::string::npos ? first : seconds_of_date(span.substr(slash + 1), axis.calendar);
   if (!first || !last || !((*first)[0] < (*last)[1])) {
-    throw Error(ErrorClass::kUsage, str("the dates are '", shown(span), "'"),
+    throw Error(ErrorClass::kUsage, str(dates.option, " is '", shown(span), "'"),
                 str("give one or two of YYYY, YYYY-MM and YYYY-MM-DD, such as 2015 or 1979-02/2015, the earlier first",
                     axis.calendar == "standard" ? "" : str(" (calendar ", axis.calendar, ")")));
   }

@@ -147,9 +147,12 @@ struct Lead {
 
 /// Dates that were asked for.
 struct AskedDates {
-  std::string span = {};      ///< "2015", "2015-02/2016", "1990-01-01/1990-06-30", both ends included; empty: all
-  Lead before = {.rows = 0};  ///< how far rows before them may be read, too: as states before the first start
-  Lead after = {.rows = 0};   ///< and rows behind them: as truths
+  std::string span = {};           ///< "2015", "2015-02/2016", "1990-01-01/1990-06-30", both ends included; empty: all
+  Lead before = {.rows = 0};       ///< how far rows before them may be read, too: as states before the first start
+  Lead after = {.rows = 0};        ///< and rows behind them: as truths
+  std::string option = "--dates";  ///< that asked for them, for messages
+  /// "--dates 2015".
+  std::string text() const;
 };
 
 enum class DateRows { kOfSpan, kWithReach };

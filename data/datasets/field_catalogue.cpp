@@ -426,7 +426,7 @@ ArrayLayout inspect_all_rows(const std::string& path, const FieldQuery& query, M
       throw;
     }
     throw Error(error.error_class(),
-                str(error.message(), "; so it is not known whether it has times of ", shown(query.dates.span)),
+                str(error.message(), "; so it is not known whether it has times of ", query.dates.text()),
                 error.hint());
   }
   const bool uses_others = query.channels.empty() && !contents.has_dataset;
@@ -523,7 +523,7 @@ ArrayLayout inspect_fields(const std::string& path, const FieldQuery& query, Mis
   return layout;
 }
 
-void leave_out_other_dates(std::vector<RowFile>& files) {
+void leave_out_other_dates(std::vector<RowFile>& files, const AskedDates& dates) {
   const auto has_none = [](const RowFile& file) { return file.layout.chosen && file.layout.chosen->empty(); };
   if (std::all_of(files.begin(), files.end(), has_none) && !files.empty()) {
     const auto begin = [](const RowFile& file) { return file.layout.times.first; };
@@ -533,7 +533,7 @@ void leave_out_other_dates(std::vector<RowFile>& files) {
     const RowFile& last = *std::max_element(files.begin(), files.end(),
                                             [&](const RowFile& a, const RowFile& b) { return end(a) < end(b); });
     throw Error(ErrorClass::kBadData,
-                str("none of the dates that were asked for is in ", first.path,
+                str("nothing of ", dates.text(), " is in ", first.path,
                     files.size() == 1 ? "" : str(" and ", counted(files.size() - 1, "more file"))),
                 str("the times are from ", time_text(first.layout.times, begin(first)), " to ",
                     time_text(last.layout.times, end(last))));
@@ -561,7 +561,7 @@ RowFile outline_first_fields(const std::vector<std::string>& paths, const FieldQ
   }
   if (lacking > 0) {  // the others tell which times are complete
     files.insert(files.end(), std::make_move_iterator(others.begin()), std::make_move_iterator(others.end()));
-    leave_out_other_dates(files);
+    leave_out_other_dates(files, query.dates);
     require_own_names(files, query);
   }
   return join_by_dates(std::move(files), query).front();

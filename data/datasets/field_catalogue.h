@@ -60,7 +60,7 @@ ArrayLayout inspect_fields(const std::string& path, const FieldQuery& query,
 
 /// Takes the files away that have no usable row of the dates that were asked for. Error(kBadData) where no file has a
 /// row of them. Pure.
-void leave_out_other_dates(std::vector<RowFile>& files);
+void leave_out_other_dates(std::vector<RowFile>& files, const AskedDates& dates);
 
 /// Files that hold different channels of the same dates, described as above, as one each: RowFile::path is that of the
 /// first channel, ArrayLayout::file that of others. A file of these dates without any of the channels is left out.

@@ -88,15 +88,16 @@ WeatherDataset::WeatherDataset(const comm::MpiGroup& group, const WeatherOptions
     if (size() < 1) {
       const int64_t needed = lead_.rows * channels_.history + 1;
       const bool is_next = needed == 2;
-      const std::string& dates = options.fields.dates.span;
+      const AskedDates& dates = options.fields.dates;
       throw Error(ErrorClass::kBadData,
                   str(options.folder, " holds no pair of ",
                       is_next ? "consecutive times" : str("times that are ", lead_.rows, " rows apart"),
                       channels_.history == 1 ? "" : str(", with ", channels_.history, " states in the input"),
-                      dates.empty() ? "" : str(", in the dates ", dates)),
-                  !dates.empty() ? str("choose dates of which the data have at least ", needed, " times without a gap")
-                  : is_next      ? "at least one file must have two times"
-                                 : str("at least one file must have ", needed, " times without a gap"));
+                      dates.span.empty() ? "" : str(", in the dates of ", dates.text())),
+                  !dates.span.empty()
+                      ? str("choose dates of which the data have at least ", needed, " times without a gap")
+                  : is_next ? "at least one file must have two times"
+                            : str("at least one file must have ", needed, " times without a gap"));
     }
   });
   derived_ = DerivedInputs(group, options.roles, options.fields.variables, source_->files(),

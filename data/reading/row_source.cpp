@@ -244,6 +244,7 @@ RowSource::RowSource(const comm::MpiGroup& group, const std::vector<std::string>
     : group_(group), hints_(std::move(hints)) {
   open(paths, [&](const std::string& path) { return inspect_fields(path, query, MissingChannels::kLeaveOut); });
   comm::agreed(group, [&] {
+    leave_out_other_dates(files_, query.dates);
     files_ = join_files(std::move(files_), query);
     const ArrayLayout& first = files_.front().layout;
     for (const RowFile& file : files_) {
@@ -277,11 +278,10 @@ void RowSource::open(const std::vector<std::string>& paths, const Inspect& inspe
       }
       progress.add();
     }
-    leave_out_other_dates(files_);
   });
   std::vector<std::string> compared;
   for (const RowFile& file : files_) {
-    const auto more = compared_files(file);
+    const auto more = file.layout.is_of_other_dates() ? std::vector<std::string>() : compared_files(file);
     compared.insert(compared.end(), more.begin(), more.end());
   }
   require_same_files(group_, compared);

@@ -167,7 +167,7 @@ DataShape shape_of_fields(const DataConfig& data) {
   const data::FieldQuery query = {.dataset = data.dataset_name,
                                   .channels = data::row_channels(data.roles, data.channels),
                                   .variables = data.variables,
-                                  .dates = {.span = data.train_dates}};
+                                  .dates = {.span = data.train_dates, .option = "--train-dates"}};
   const data::RowFile first = data::outline_first_fields(data::list_weather_files(data.train_data), query);
   const data::ArrayLayout& layout = first.layout;
   data::require_fields(layout, str(first.path, ": dataset '", layout.name, "'"));

@@ -93,7 +93,7 @@ data::WeatherOptions weather_options(const DataConfig& config, const TrainingDat
                       times * options.lead.hours};
   };
   options.fields.dates = {dates, leads(config.roles.history - 1),
-                          hours > 0.0 ? data::Lead{.rows = 0, .hours = hours} : leads(steps)};
+                          hours > 0.0 ? data::Lead{.rows = 0, .hours = hours} : leads(steps), "--valid-dates"};
   options.io = config.io;
   return options;
 }
@@ -136,7 +136,7 @@ void read_increments(const DataConfig& config, const comm::MpiGroup& world, cons
 // Training takes no row beyond its dates, which may be validation's.
 std::unique_ptr<data::WeatherDataset> open_training_weather(const DataConfig& config, const comm::MpiGroup& world) {
   data::WeatherOptions options = weather_options(config, {}, config.train_data, "");
-  options.fields.dates = {.span = config.train_dates};
+  options.fields.dates = {.span = config.train_dates, .option = "--train-dates"};
   set_reading(options, config, config.limit_nsamples);
   return std::make_unique<data::WeatherDataset>(world, options);
 }

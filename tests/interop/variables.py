@@ -405,15 +405,15 @@ class Trial:
                     way, name)
             self.train(way, "--run-dir", f"dated-{way}", "--train-dates", "1989/1990-01-02", "--valid-data", f"{way}/train", "--valid-dates",
                        "1990-01-03/1990", expect=["5 pairs from 1 files", "of the dates 1989/1990-01-02", "; 2 for validation"])
-            for words, code, says in ((["--train-dates", "2050"], 65, "none of the dates that were asked for"),
-                                      (["--train-dates", "1990/1989"], 64, "the earlier first"), (["--train-dates", "last year"], 64, "YYYY"),
+            for words, code, says in ((["--train-dates", "2050"], 65, "nothing of --train-dates 2050 is in "),
+                                      (["--train-dates", "1990/1989"], 64, "--train-dates is '1990/1989'"), (["--train-dates", "last year"], 64, "'last year'"),
                                       (["--train-dates", "1990-02-30"], 64, "YYYY")):
                 self.train(way, "--run-dir", "undated", *words, code=code, expect=[says])
         self.run("forecast", "--checkpoint", "run-fields", "--data", "v2/train", "--valid-dates", "1990-01-03", "--steps", 1, "--out",
                  "dated.h5", "--device", "cpu", *self.channels("v2"))
         with h5py.File(self.folder / "dated.h5") as file:
             assert (file["time"][:] == hours[7]).all() and file.attrs["source_time"] == 6
-        self.run("data", "stats", "part", "--out", "x", "--dates", "1990", code=65, expect=["has no dates"])
+        self.run("data", "stats", "part", "--out", "x", "--dates", "1990", code=65, expect=["has no dates, of which --dates 1990 takes some"])
         self.train("v2", "--run-dir", "shared", "--valid-data", "v2/train", "--valid-dates", "1990-01-03/1990",
                    expect=["3 times of the validation are the training's, too: --train-dates leaves them out"])
 

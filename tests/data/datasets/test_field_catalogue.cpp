@@ -225,12 +225,13 @@ TEST_CASE("field catalogue: own names that no file has, and files of other dates
   const Range none{0, 0}, some{2, 4};
   std::vector<RowFile> files = {file("1992.nc", 48, none, none), file("1991.nc", 24, some, some),
                                 file("1990.nc", 0, none, Range{8, 9}), file("any.nc", 99, {}, {})};
-  leave_out_other_dates(files);
+  const AskedDates dates = {.span = "1991", .option = "--valid-dates"};
+  leave_out_other_dates(files, dates);
   REQUIRE(files.size() == 3);
   CHECK((files[0].path == "1991.nc" && files[1].path == "1990.nc"));
   std::vector<RowFile> others = {file("1992.nc", 48, none, none), file("1990.nc", 0, none, some)};
-  const Error no_date = testing::thrown_error([&] { leave_out_other_dates(others); });
-  CHECK(no_date.message() == "none of the dates that were asked for is in 1990.nc and 1 more file");
+  const Error no_date = testing::thrown_error([&] { leave_out_other_dates(others, dates); });
+  CHECK(no_date.message() == "nothing of --valid-dates 1991 is in 1990.nc and 1 more file");
   CHECK(no_date.hint() == "the times are from 1990-01-01 00:00:00 to 1990-01-03 06:00:00");
 }
 
