@@ -10,6 +10,7 @@
 #include "data/datasets/class_names.h"
 #include "data/datasets/year_files.h"
 #include "data/hdf5/hdf5_layout.h"
+#include "data/tools/tool_files.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/mpi/mpi_group.h"
 #include "src/base/error.h"
@@ -21,23 +22,10 @@ namespace vit_hybrid::data {
 
 namespace {
 
-constexpr char kSeparator = '\n';  // of paths that travel in one text
-
 std::vector<std::string> list_for_all(const comm::MpiGroup& group, const std::string& folder) {
-  std::string text;
-  comm::agreed_on_rank_0(group, [&] {
-    for (const std::string& path : list_weather_files(folder)) {
-      text += path + kSeparator;
-    }
-  });
-  text = group.broadcast(std::move(text), 0);
   std::vector<std::string> paths;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = text.find(kSeparator, begin);
-    paths.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return paths;
+  comm::agreed_on_rank_0(group, [&] { paths = list_weather_files(folder); });
+  return broadcast_lines(group, paths);
 }
 
 // Runs that begin behind a gap: in a file, or between dates of one simulation that do not go on.

@@ -488,6 +488,7 @@ class Trial:
         celsius = self.folder / "bad-contiguous/valid"
         with h5py.File(celsius / "era5_2016.nc", "r+") as file:
             file["t2m"].attrs["units"] = "degC"
+        (celsius / "era5_2016.nc").rename(celsius / "era5\n2016.nc")
         self.train("contiguous", "--valid-data", celsius, "--run-dir", "celsius", code=65,
                    expect=["the training data have channel 4 (t2m) in K, the validation data in degC"])
         for words in (["evaluate"], ["forecast", "--out", "celsius.h5"]):
