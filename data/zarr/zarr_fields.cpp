@@ -220,6 +220,15 @@ bool is_even(const std::vector<double>& values) {
          }) == values.end();
 }
 
+// Of a grid whose cells have these latitudes, row by row: rows are as long as the first one. Of one dim where not all
+// are whole.
+std::vector<int64_t> shape_of_rows(const std::vector<double>& latitudes) {
+  const auto next = std::find_if(latitudes.begin(), latitudes.end(),
+                                 [&](double point) { return !same_points({point}, {latitudes.front()}); });
+  const int64_t cells = std::ssize(latitudes), width = next - latitudes.begin();
+  return width > 0 && cells % width == 0 ? std::vector{cells / width, width} : std::vector{cells};
+}
+
 }  // namespace
 
 ZarrFields::ZarrFields(const std::string& folder) : folder_(folder), store_(read_zarr_store(folder)) {
@@ -248,10 +257,12 @@ void ZarrFields::unfold() {
     missing_dates_.push_back(date.is_string() ? date.get<std::string>() : date.dump());
   }
   const int64_t cells = array->shape[3];
+  const bool has_shape = attributes.has("field_shape");
   std::vector<int64_t> shape =
-      attributes.has("field_shape") ? attributes["field_shape"].integers(1) : std::vector{cells};
+      has_shape ? attributes["field_shape"].integers(1) : shape_of_rows(points_of_cells("latitudes", cells));
   if (shape.size() != 2 || cells % shape[0] != 0 || shape[1] != cells / shape[0]) {
-    fail(str("has its cells on a grid of shape (", join(shape), "), which is no latitude-longitude grid"),
+    fail(has_shape ? str("has its cells on a grid of shape (", join(shape), "), which is no latitude-longitude grid")
+                   : "has no attribute field_shape, and latitudes that do not change every so many cells",
          "reduced Gaussian and unstructured grids are not read: make the store on a regular one");
   }
   if (std::ssize(names) != array->shape[1]) {
@@ -288,11 +299,9 @@ void ZarrFields::unfold() {
   }
 }
 
-// Of the array `name` with a value for each cell, the points along dim `dim` of the grid, the same for the other one.
-std::vector<double> ZarrFields::grid_points(const std::string& name, const char* units,
-                                            const std::vector<int64_t>& shape, size_t dim) {
+// Of the array `name`, which has a value for each cell.
+const std::vector<double>& ZarrFields::points_of_cells(const std::string& name, int64_t cells) const {
   const ZarrArray& array = *find(name);
-  const int64_t cells = shape[0] * shape[1];
   if (!array.refused.empty() || array.shape != std::vector{cells} || cells > kMostPoints) {
     throw Error(ErrorClass::kBadData,
                 str(where(array), " (", join(array.shape), ") ",
@@ -300,7 +309,13 @@ std::vector<double> ZarrFields::grid_points(const std::string& name, const char*
                                           : "cannot be read: " + array.refused),
                 str("needed is the place of each cell, of at most ", kMostPoints, ": make the store again"));
   }
-  const std::vector<double>& all = values_of(array);
+  return values_of(array);
+}
+
+// The points along dim `dim` of the grid, the same for the other one.
+std::vector<double> ZarrFields::grid_points(const std::string& name, const char* units,
+                                            const std::vector<int64_t>& shape, size_t dim) const {
+  const std::vector<double>& all = points_of_cells(name, shape[0] * shape[1]);
   const auto width = static_cast<size_t>(shape[1]);
   const size_t stride = dim == 0 ? width : 1, other = dim == 0 ? 1 : width;
   std::vector<double> points;

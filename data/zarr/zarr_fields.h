@@ -48,8 +48,9 @@ class ZarrFields {
 
  private:
   void unfold();
+  const std::vector<double>& points_of_cells(const std::string& name, int64_t cells) const;
   std::vector<double> grid_points(const std::string& name, const char* units, const std::vector<int64_t>& shape,
-                                  size_t dim);
+                                  size_t dim) const;
   const ZarrArray* find(const std::string& name) const;
   const ZarrArray* named_as(const ZarrArray& array, size_t dim) const;
   const ZarrArray* coordinate(const ZarrArray& array, size_t dim) const;

@@ -121,8 +121,10 @@ class ScoreTrial(hostile_trial.Trial):
     # Every function below that begins with check_ is a group of cases, which run beside each other.
 
     def check_anemoi_grids(self):
-        for shape in ([2 ** 40, 2 ** 40], [0, 0], [-6, -8], ["6", 8], [], {}, None, [48], [8, 6]):
+        for shape in ([2 ** 40, 2 ** 40], [0, 0], [-6, -8], ["6", 8], [], {}, [48], [8, 6]):
             self.anemoi(f"field_shape {shape}", lambda s: s.change("", field_shape=shape))
+        self.anemoi("field_shape None", lambda s: s.change("", field_shape=None), codes=(0,))
+        self.anemoi("field_shape None, latitude nan", lambda s: (s.change("", field_shape=None), s.put("latitudes", numpy.full(CELLS, numpy.nan))))
 
         def wrap(store):  # rows x columns is the number of cells in 64 bits
             store.change("", field_shape=[16, store.cells // 16 + 2 ** 60])

@@ -510,6 +510,12 @@ class Trial:
                              ({"variables": [name + "1" for name in attributes["variables"]]}, "has no channel 'u10'")):
             (flat / ".zattrs").write_text(json.dumps({**attributes, **change}))
             stats("bad-anemoi", expect=[says])
+        latitudes = numpy.repeat(LATITUDES, WIDTH)
+        latitudes[WIDTH - 1] = LATITUDES[1]
+        (flat / ".zattrs").write_text(json.dumps({**attributes, "field_shape": None}))
+        shutil.rmtree(flat / "latitudes")
+        WAYS["anemoi"].put(flat, "latitudes", latitudes, ["cell"], {})
+        stats("bad-anemoi", expect=["has no attribute field_shape, and latitudes that do not change every so many cells"])
         (flat / ".zattrs").write_text(json.dumps(attributes))
         metadata = flat / "data/.zarray"
         sound = json.loads(metadata.read_text())
