@@ -384,7 +384,7 @@ void DayClimatology::require_fields(const std::vector<int64_t>& shape, const Gri
     if (!unit.empty() && !expected.empty() && !is_same_unit(unit, expected)) {
       throw Error(ErrorClass::kBadData,
                   str("the climatology ", path_, " has ", shown(fields.channel_names()[c]), " in ", shown(unit),
-                      ", the data in ", shown(expected)),
+                      ", the data ", fields.files().front().path, " in ", shown(expected)),
                   "convert the values of one of them, or make it of these data: data stats --climatology");
     }
   }

@@ -409,18 +409,17 @@ at::Tensor CheckpointReader::read(const std::string& dataset) const {
   return read(dataset, std::vector<int64_t>(shape.size(), 0), shape);
 }
 
-void require_trained_data(const CheckpointReader& checkpoint, const TrainingData& given) {
-  const CheckpointInfo& info = checkpoint.info();
-  if (const std::string difference = channels_difference(info, given.channels); !difference.empty()) {
-    refuse(str(difference, " (", checkpoint.path(), ")"), "give data with the same channels in the same order");
-  }
-  if (const std::string difference = units_difference(info, given.units); !difference.empty()) {
-    refuse(str(difference, " (", checkpoint.path(), ")"), "convert the values of the data");
-  }
-  if (const std::string difference = grid_difference(info, given.grid); !difference.empty()) {
-    refuse(str(difference, " (", checkpoint.path(), ")"),
-           "give data on the grid of the training, with rows and columns in the same order");
-  }
+void require_trained_data(const TrainingData& trained, const std::string& checkpoint, const TrainingData& given,
+                          const std::string& data) {
+  const auto require = [&](const std::string& difference, const char* hint) {
+    if (!difference.empty()) {
+      refuse(str(difference, " (data ", data, ", checkpoint ", checkpoint, ")"), hint);
+    }
+  };
+  require(channels_difference(trained, given.channels), "give data with the same channels in the same order");
+  require(units_difference(trained, given.units), "convert the values of the data");
+  require(grid_difference(trained, given.grid),
+          "give data on the grid of the training, with rows and columns in the same order");
 }
 
 std::optional<std::string> earlier_format_line(const CheckpointReader& checkpoint) {

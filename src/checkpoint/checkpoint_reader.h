@@ -81,8 +81,10 @@ class CheckpointReader {
   std::unique_ptr<data::TensorPool> pool_;  // fresh memory for every box would cost more than reading it
 };
 
-/// Error(kBadData) where data have other channels than the training's, or another grid.
-void require_trained_data(const CheckpointReader& checkpoint, const TrainingData& given);
+/// Error(kBadData) where `data`, a path, have other channels than the training of `checkpoint`, a path, whose data are
+/// `trained`; in other units, or on another grid. Pure.
+void require_trained_data(const TrainingData& trained, const std::string& checkpoint, const TrainingData& given,
+                          const std::string& data);
 
 /// What a checkpoint of an earlier format does not say, and what is used instead; nothing of one of this format.
 std::optional<std::string> earlier_format_line(const CheckpointReader& checkpoint);

@@ -184,7 +184,7 @@ Evaluation evaluate(const RunConfig& config, const ModelUse& use, const Checkpoi
   const CheckpointInfo& trained = checkpoint.info();
   const DataSource data = open_valid_data(config.model, config.data, trained, world, labels);
   comm::agreed(world, [&] {
-    require_trained_data(checkpoint, data.described);
+    require_trained_data(trained, checkpoint.path(), data.described, config.data.valid_data);
     require_labels(config.data, data, use, predictions);
   });
   const std::string& names = trained.class_names.empty() ? data.described.class_names : trained.class_names;

@@ -101,6 +101,7 @@ ForecastRecord::ForecastRecord(const StepConfig& config, const DataConfig& data,
   }
   loss_weights_ = loss_weights(config.loss, config.model, data.stats, self,
                                {grid_, times_.channel_names(), !times_.given_channels().empty(), normalization_.std});
+  require_trained_data(trained, checkpoint_, described(), data.valid_data);
   climatology_.emplace(data, options_.climatology, times_, self);
   const int64_t stride = times_.lead().rows;
   for (int64_t lead = 1; lead <= num_true_written(); ++lead) {
@@ -471,7 +472,6 @@ void forecast(const RunConfig& config, const ForecastOptions& options, const Che
   comm::agreed_on_rank_0(world, [&] {
     require_room(config.model, options);
     record.emplace(config, config.data, options, checkpoint.path(), checkpoint.info(), self);
-    require_trained_data(checkpoint, record->described());
   });
   TrainedModel model(config, config.data, checkpoint, world);
   announce(config.name, config, checkpoint, model.mesh().device());

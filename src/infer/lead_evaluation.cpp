@@ -428,13 +428,15 @@ std::vector<LeadFigures> evaluate_leads(const RunConfig& config, const ModelUse&
   const double last_steps = options.steps.empty() ? 1.0 : parse_leads("--lead-steps", options.steps, true).back();
   const data::WeatherTimes times(world, weather_options(config.data, trained, config.data.valid_data,
                                                         config.data.valid_dates, std::llround(last_steps), last_hours));
-  const Climatology climatology(config.data, options.climatology, times, world);
   const TrainingData described = description_of_fields(times, data::roles_text(config.data.roles));
+  comm::agreed(world, [&] {
+    require_trained_data(trained, checkpoint.path(), described, config.data.valid_data);
+    check_shape(config.model, config.data.valid_data, times);
+  });
+  const Climatology climatology(config.data, options.climatology, times, world);
   std::vector<ScoredLead> leads;
   std::vector<StartBatch> batches;
   comm::agreed(world, [&] {
-    require_trained_data(checkpoint, described);
-    check_shape(config.model, config.data.valid_data, times);
     leads = scored_leads(options, times.lead());
     check_rollout(config.model, config.data.roles, leads.back().steps);
     const int64_t limit = config.data.limit_nsamples_val;

@@ -421,6 +421,11 @@ class Scores(Trial):
             (["--out", "run/summary.h5"], 64, "'run/summary.json', which would be among the records of a run"),
             (["--out", "run/checkpoints/latest.h5", "--overwrite"], 64, "among the checkpoints of a run")):
             self.run(*forecast, *words, code=code, expect=[expect])
+        with h5py.File(self.valid, "r+") as file:
+            file["u10"].attrs["units"] = "km/h"
+        for words in ([*forecast, "--out", "f.h5", "--overwrite"], [*evaluate, "--lead-steps", "1"]):  # the climatology is as the training's data
+            self.run(*words, "--climatology", "days.nc", code=65,
+                     expect=["(u10) in km/h, the model was trained on it in m s**-1 (data wx/valid, checkpoint run/"])
 
 
 def main():

@@ -493,7 +493,7 @@ class Trial:
                    expect=["the training data have channel 4 (t2m) in K, the validation data in degC"])
         for words in (["evaluate"], ["forecast", "--out", "celsius.h5"]):
             self.run(*words, "--checkpoint", "run-contiguous", "--data", celsius, "--device", "cpu", *self.channels("contiguous")[2:], code=65,
-                     expect=["have channel 4 (t2m) in degC, the model was trained on it in K"])
+                     expect=[f"the data have channel 4 (t2m) in degC, the model was trained on it in K (data {celsius}, checkpoint "])
         self.run("data", "stats", "bad-contiguous/train", "--out", "bad", "--overwrite", "--channels", "t2m,z500", code=65,
                  expect=["era5_1991.nc: 't2m' is in degC, that of", "era5_1990.nc in K"])
         stats("bad-contiguous", code=0)
