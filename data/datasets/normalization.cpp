@@ -22,6 +22,7 @@
 #include "src/base/error.h"
 #include "src/base/files.h"
 #include "src/base/instruction_sets.h"
+#include "src/base/log.h"
 #include "src/base/text.h"
 #include "src/base/utf8.h"
 
@@ -206,6 +207,13 @@ void require_increment_lead(const std::string& folder, const Lead& lead) {
   const std::string path = (std::filesystem::path(folder) / kIncrementLead).string();
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) {
+    if (lead.rows == 0 && lead.hours == 0.0) {
+      return;
+    }
+    std::string known = increment_lead_text(lead);
+    known.pop_back();
+    log_warning(str("it is not known over which lead the increments of ", folder, " are, taken for the data's, ",
+                    lead_text(lead), ": where that is right, `echo '", known, "' >", path, "` records it"));
     return;
   }
   std::string text = read_regular_file(path, kMostListBytes);

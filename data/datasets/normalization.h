@@ -49,8 +49,8 @@ inline constexpr const char* kIncrementLead = "time_diff_lead.txt";
 
 /// The contents of kIncrementLead. Pure.
 std::string increment_lead_text(const Lead& lead);
-/// Error(kBadData) where the statistics of increments in `folder` say that they are over another lead. On this rank
-/// alone.
+/// Error(kBadData) where the statistics of increments in `folder` say that they are over another lead; a warning where
+/// they do not say it, as makani's. On this rank alone.
 void require_increment_lead(const std::string& folder, const Lead& lead);
 
 /// Where the channels `names` (with commas between them) are in the statistics of a .npy file, by the names beside it,

@@ -76,7 +76,9 @@ std::vector<double> weights_of_increments(const std::string& folder, const comm:
                     str(kOption, " ", kIncrementWeights, " needs ", path, ": ", reason(errno)), kMakeIncrements);
       }
     }
-    data::require_increment_lead(folder, fields.lead);
+    if (config.data.target != TargetKind::kIncrement) {  // whose statistics are known to be of this lead
+      data::require_increment_lead(folder, fields.lead);
+    }
   });
   std::vector<double> weights =
       data::Normalization::read(group, means, deviations, count,

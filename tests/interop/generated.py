@@ -167,6 +167,11 @@ class Trial:
         for number, words in enumerate((["--target", "increment"], ["--loss-channel-weights", "increments"])):
             self.refused(65, "in half-days are over 12 hours (time_diff_lead.txt), the pairs of the data are 1 row (6 hours) apart", *train, *words)
             self.run(*train, *words, "--dt", 2, "--run-dir", f"leads-{number}")
+        (self.folder / "half-days/time_diff_lead.txt").unlink()
+        done = subprocess.run([self.program, *map(str, train), "--target", "increment", "--loss-channel-weights", "increments", "--dt", "2", "--run-dir",
+                               "leads"], cwd=self.folder, capture_output=True, text=True)
+        warnings = [line for line in done.stderr.splitlines() if "not known over which lead the increments of half-days are" in line]
+        assert done.returncode == 0 and len(warnings) == 1 and "`echo '12 hours' >half-days/time_diff_lead.txt`" in warnings[0], done.stderr
 
     def check_two_jobs(self):
         """While one job writes a data set, another one is refused; nothing of the lock is left."""
