@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "data/datasets/year_files.h"
+#include "data/zarr/zarr_metadata.h"
 #include "parallel/comm/agreement.h"
 #include "src/base/error.h"
 #include "src/base/files.h"
@@ -162,6 +163,17 @@ void refuse_inputs(const std::string& path, const std::string& option, const Dat
   }
   refuse_run_file(path, option);
   const std::filesystem::path parent = std::filesystem::path(path).parent_path();
+  const std::filesystem::path whole = std::filesystem::weakly_canonical(parent.empty() ? "." : parent, ignored);
+  for (std::filesystem::path above = whole; above != above.parent_path(); above = above.parent_path()) {
+    const auto is_above = [&](const std::string& input) {
+      return data::is_zarr_store(input) && std::filesystem::equivalent(above, input, ignored);
+    };
+    if (const auto store = std::find_if(inputs.begin(), inputs.end(), is_above); store != inputs.end()) {
+      throw Error(ErrorClass::kUsage,
+                  str(option, " is '", path, "', which would be a part of the data's store ", *store),
+                  "give a name in another folder");
+    }
+  }
   if (is_folder && (data::has_hdf5_name(path) || is_store_name(path)) &&
       std::filesystem::equivalent(parent.empty() ? "." : parent, data.valid_data, ignored)) {
     throw Error(ErrorClass::kUsage,

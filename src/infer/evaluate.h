@@ -18,8 +18,8 @@ Evaluation evaluate(const RunConfig& config, const ModelUse& use, const Checkpoi
                     const comm::MpiGroup& world, const PredictionOptions& predictions = {});
 
 /// refuse_input() of all files that are read: the checkpoint, those of the data and of their statistics. An HDF5 file
-/// or Zarr store among those of a folder of data is refused too, though it is new: it would be read with them; and
-/// refuse_run_file(). For one rank.
+/// or Zarr store among those of a folder of data is refused too, though it is new: it would be read with them; so is
+/// what lies in a store of the data; and refuse_run_file(). For one rank.
 void refuse_inputs(const std::string& path, const std::string& option, const DataConfig& data,
                    const std::string& checkpoint);
 
