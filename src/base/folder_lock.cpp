@@ -178,6 +178,11 @@ std::optional<std::pair<LockHolder, timespec>> read_lock(const std::string& path
     text.resize(static_cast<size_t>(got));
     return std::pair(parse_holder(text), status.st_mtim);
   } catch (const Error& error) {
+    struct stat status {};
+    if (::lstat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) {
+      throw Error(ErrorClass::kCannotCreate, str(path, " is a folder, where the file that locks a folder belongs"),
+                  "rename or remove it, or name another folder");
+    }
     if (error.error_class() == ErrorClass::kMissingInput) {
       return std::nullopt;
     }

@@ -251,6 +251,11 @@ TEST_CASE("folder lock: what is no lock's text counts by its time; what is no fi
   mkfifo(folder.file("run.lock").c_str(), 0600);
   auto other = make_lock(folder);
   CHECK(contains(thrown_error([&] { other->try_take(FolderLock::Doubt::kRefuse); }).message(), "is a FIFO"));
+  fs::remove(folder.file("run.lock"));
+  fs::create_directory(folder.file("run.lock"));
+  const Error error = thrown_error([&] { other->try_take(FolderLock::Doubt::kRefuse); });
+  CHECK(error.error_class() == ErrorClass::kCannotCreate);
+  CHECK(contains(error.message(), "/run.lock is a folder, where the file that locks a folder belongs"));
 }
 
 // Several processes try at the same time; those that hold the folder at the end are counted. 0: it is this one's.
