@@ -365,6 +365,13 @@ WeatherTimes::WeatherTimes(const comm::MpiGroup& group, const WeatherOptions& op
     given_units_ = list_of_units(first);
     const Range predicted = channels_.predicted();
     names_ = {row_names_.begin() + predicted.begin, row_names_.end()};
+    forcings_are_constant_ = std::all_of(files().begin(), files().end(), [&](const RowFile& file) {
+      int64_t channel = 0;
+      while (channel < channels_.forcings && file.layout.is_constant(channel)) {
+        ++channel;
+      }
+      return channel == channels_.forcings;
+    });
     units_ = {units.begin() + predicted.begin, units.end()};
     grid_ = given_grid(files());
     lead_ = resolved_lead(options.lead, common_interval(files()));
@@ -488,8 +495,9 @@ at::Tensor WeatherTimes::forcings(const Place& place, int64_t rows) const {
   const MemoryScope scope(MemoryClass::kData);
   const at::Tensor out = at::empty({channels_.forcings + channels_.computed, shape_[1], shape_[2]}, at::kFloat);
   if (channels_.forcings > 0) {
-    VH_ASSERT(rows <= place.after(), "forcings of the data end with them");
-    out.narrow(0, 0, channels_.forcings).copy_(read_row(place.row + rows).narrow(0, 0, channels_.forcings));
+    VH_ASSERT(rows <= place.after() || forcings_are_constant_, "forcings of the data end with them");
+    const int64_t row = place.row + std::min(rows, place.after());
+    out.narrow(0, 0, channels_.forcings).copy_(read_row(row).narrow(0, 0, channels_.forcings));
   }
   if (channels_.computed > 0) {
     derived_.compute(seconds_of(place, place.row + rows), {0, shape_[1]}, out[channels_.forcings].data_ptr<float>());

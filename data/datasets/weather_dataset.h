@@ -177,6 +177,8 @@ class WeatherTimes {
   /// Of the channels of a row.
   const Normalization& normalization() const { return normalization_; }
   const Lead& lead() const { return lead_; }
+  /// Whether the files say that none of the forcings of the data changes with time.
+  bool forcings_are_constant() const { return forcings_are_constant_; }
 
   /// Whether all that follow make no MPI and no HDF5 call and may run on any thread.
   bool background_reads() const { return source_->background_reads(); }
@@ -188,7 +190,7 @@ class WeatherTimes {
   /// The input at a place that has the states before it which the model takes: float32 [input_shape()], normalised.
   at::Tensor input(const Place& place) const;
   /// Of the input `rows` behind a place what no prediction gives: [forcings of the data, then computed ones, H, W].
-  /// Rows behind the end of the run are its last interval apart, and have no forcings of the data.
+  /// Rows behind the end of the run are its last interval apart, and have no forcings of the data but constant ones.
   at::Tensor forcings(const Place& place, int64_t rows) const;
 
  private:
@@ -211,6 +213,7 @@ class WeatherTimes {
   std::vector<std::string> units_;
   Normalization normalization_;
   DerivedInputs derived_;
+  bool forcings_are_constant_ = false;
 };
 
 /// The unit that a variable of ERA5 is stored in, by the first letters of its channel's name ("z500": "m2/s2"); empty

@@ -57,6 +57,7 @@ void for_each_value(Layout& layout, const Use& use) {
   use(layout.chunk_files.fill);
   use(layout.chunk_files.samples);
   use(layout.dims);
+  use(layout.constant);
   use(layout.packing.scale);
   use(layout.packing.offset);
   use(layout.packing.has_fill);
@@ -152,6 +153,14 @@ const ArrayLayout& ArrayLayout::array_of(int64_t channel) const {
   const auto holds = [&](const ChannelRun& run) { return channel >= run.channel && channel < run.channel + run.count; };
   const auto run = std::find_if(runs.begin(), runs.end(), holds);
   return run == runs.end() ? *this : arrays[static_cast<size_t>(run->array)];
+}
+
+bool ArrayLayout::is_constant(int64_t channel) const {
+  return std::any_of(runs.begin(), runs.end(), [&](const ChannelRun& run) {
+    const std::vector<int64_t>& planes = arrays[static_cast<size_t>(run.array)].constant;
+    return channel >= run.channel && channel < run.channel + run.count &&
+           std::find(planes.begin(), planes.end(), run.plane + channel - run.channel) != planes.end();
+  });
 }
 
 int64_t ArrayLayout::num_lacking() const {

@@ -91,6 +91,7 @@ struct ArrayLayout {
   std::string file;                    ///< of an array of kJoined: where it lies; empty: in RowFile::path
   std::vector<DimKind> dims;           ///< likewise
   Packing packing;                     ///< likewise
+  std::vector<int64_t> constant;       ///< likewise: planes that the file says do not change with time
   std::vector<ArrayLayout> arrays;     ///< kJoined
   std::vector<ChannelRun> runs;        ///< kJoined: in the order of the channels
 
@@ -108,6 +109,8 @@ struct ArrayLayout {
   std::vector<const ArrayLayout*> stored_arrays() const;
   /// What `channel` of a field lies in.
   const ArrayLayout& array_of(int64_t channel) const;
+  /// Whether the file says that `channel` of a field does not change with time.
+  bool is_constant(int64_t channel) const;
   /// Of kJoined: channels that lie nowhere.
   int64_t num_lacking() const;
 };

@@ -285,6 +285,13 @@ void ZarrFields::unfold() {
     }
   }
   array->dims = {"dates", "channel", "latitude", "longitude"};
+  const ZarrJson about = store_.attributes.value("variables_metadata", ZarrJson::object());
+  for (size_t i = 0; i < names.size(); ++i) {
+    const bool is_known = about.is_object() && about.contains(names[i]) && about[names[i]].is_object();
+    if (is_known && about[names[i]].value("constant_in_time", ZarrJson(false)) == true) {
+      constant_.push_back(static_cast<int64_t>(i));
+    }
+  }
   channels_ = std::move(names);
   for (auto& [name, units, points] :
        {std::tuple<const char*, const char*, std::vector<double>&>("latitude", "degrees_north", latitudes),
@@ -483,6 +490,9 @@ ArrayLayout ZarrFields::inspect(const FieldVariable& variable, bool is_whole, co
   }
   const StoredTimes times = times_of(array->name);
   layout.times = checked_time_axis(times, where);
+  if (array->name == kFlatArray) {
+    layout.constant = constant_;
+  }
   if (array->name == kFlatArray && layout.times.kind == TimeAxis::Kind::kDates) {
     layout.missing = rows_at_dates(missing_dates_, times, layout.times, str(folder_, ": the attribute missing_dates"));
   }

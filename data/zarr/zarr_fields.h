@@ -63,6 +63,7 @@ class ZarrFields {
   ZarrStore store_;
   std::vector<std::string> channels_;                          // of the array kFlatArray, once it is unfolded
   std::vector<std::string> missing_dates_;                     // of which it has no values
+  std::vector<int64_t> constant_;                              // those of its channels that do not change with time
   std::vector<ZarrArray> points_;                              // and its latitudes and longitudes, in no file
   mutable std::map<std::string, std::vector<double>> values_;  // of coordinates, which many arrays have; by name
 };

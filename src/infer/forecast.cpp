@@ -139,7 +139,7 @@ data::WeatherTimes::Place ForecastRecord::checked_start(const model::VitOptions&
             " apart, and before time ", options_.start, " there are ", before, " rows without a gap, not ", needed),
         str("give --start ", options_.start + needed - before, ", or a later one"));
   }
-  if (times_.channels().forcings > 0 && options_.steps - 1 > place.after() / rows) {
+  if (!times_.forcings_are_constant() && options_.steps - 1 > place.after() / rows) {
     throw Error(ErrorClass::kUsage, str("--steps is ", options_.steps, "; allowed: 1 to ", place.after() / rows + 1,
                                         ": the model takes ", data::forcings_of_data(data.roles),
                                         " from the data, which end there or have a gap in their times"));

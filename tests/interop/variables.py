@@ -211,7 +211,7 @@ class Anemoi(Zarr):
 
     def write(self, path, values, year):
         store = path.with_suffix(".zarr")
-        mask = numpy.ones((TIMES, HEIGHT, WIDTH), "f4")
+        mask = numpy.broadcast_to((numpy.arange(WIDTH) % 3 == 0).astype("f4"), (TIMES, HEIGHT, WIDTH))
         fields = numpy.stack([channel(values, name) if name else mask for name in self.NAMES.values()], 1)
         self.put(store, "data", fields.reshape(TIMES, len(self.NAMES), 1, -1), ["time", "variable", "ensemble", "cell"], {})
         self.put(store, "dates", (numpy.datetime64("1900-01-01") + hours_of(year).astype("m8[h]")).astype("M8[s]"), ["time"], {})
@@ -221,9 +221,11 @@ class Anemoi(Zarr):
         self.put(store, "mean", numpy.zeros(len(self.NAMES)), ["variable"], {})
         self.put_attributes(store, missing_dates=[])
 
-    def put_attributes(self, store, missing_dates):
-        self.put_group(store, {"variables": list(self.NAMES), "field_shape": [HEIGHT, WIDTH], "frequency": "6h",
-                               "missing_dates": missing_dates})
+    def put_attributes(self, store, missing_dates, constant=("lsm",)):
+        """Without the shape of the grid in one of the versions, where it is to be found in the places of the cells."""
+        self.put_group(store, {"variables": list(self.NAMES), "frequency": "6h", "missing_dates": missing_dates,
+                               "variables_metadata": {name: {"mars": {}, "constant_in_time": name in constant} for name in self.NAMES},
+                               **({"field_shape": [HEIGHT, WIDTH]} if self.version == 2 else {})})
 
 
 class Apart:
@@ -556,6 +558,24 @@ class Trial:
         self.train("v2", "--stage-data", "node", "--run-dir", "staged", code=64, expect=["--stage-data node is not possible", "Zarr store"])
         self.train("v3", "--io", "collective", "--run-dir", "collective", code=64, expect=["collective reading is not possible", "Zarr store"])
 
+    def check_constant_forcing(self):
+        """What does not change with time is taken beyond the data's times, as if they went on."""
+        small = ["--patch-size", 4, "--embed-dim", 16, "--depth", 1, "--num-heads", 2, "--steps", 1, "--global-batch-size", 4, "--device", "cpu"]
+        self.run("data", "stats", "anemoi/train", "--out", "masked", "--channels", "u10,t2m,lsm")
+        self.run(*small, "--train-data", "anemoi/train", "--stats", "masked", "--channels", "u10,t2m", "--forcings", "lsm", "--run-dir", "run-masked")
+        forecast = ["forecast", "--checkpoint", "run-masked", "--data", "anemoi/valid", "--device", "cpu", "--start", 2, "--steps", 6, "--out"]
+        store = self.folder / "anemoi/valid/era5_2016.zarr"
+        gap = [str((numpy.datetime64("1900-01-01") + hours_of(2016)[4].astype("m8[h]")).astype("M8[s]"))]
+        self.run(*forecast, "whole.h5")
+        WAYS["anemoi"].put_attributes(store, missing_dates=gap)
+        self.run(*forecast, "cut.h5", expect=["with lead time 1: those from 2 to 6 have no truth"])
+        with h5py.File(self.folder / "whole.h5") as whole, h5py.File(self.folder / "cut.h5") as cut:
+            assert numpy.array_equal(whole["fields"], cut["fields"]) and numpy.isfinite(cut["fields"]).all()
+        WAYS["anemoi"].put_attributes(store, missing_dates=gap, constant=())
+        self.run(*forecast, "other.h5", code=64, expect=["--steps is 6; allowed: 1 to 2: the model takes lsm from the data"])
+        self.run("forecast", "--checkpoint", "run-fields", "--data", store, "--device", "cpu", "--out", store / "data/f.zarr", code=64,
+                 expect=[f"which would be a part of the data's store {store}"])
+
     def check(self):
         self.data()
         self.check_by_zarr()
@@ -568,6 +588,7 @@ class Trial:
         self.check_dates()
         self.check_missing_dates()
         self.check_refusals()
+        self.check_constant_forcing()
 
 
 def main():
