@@ -378,6 +378,7 @@ void ForecastRecord::finish() {
   if (store_) {
     store_->finish(options_.use.overwrite);
   } else {
+    refuse_existing(options_.use.out, options_.use.overwrite);  // another forecast may have ended meanwhile
     file_->finish();
   }
   if (!is_self_contained_) {

@@ -8,9 +8,11 @@ its steps, whatever the rows of the file are.
 """
 import json
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 import h5py
 import numpy
@@ -104,6 +106,21 @@ class Trial:
         self.expect("next", HOURLY, 6, "one", self.evaluated("next", "one"))
         self.bad_input()
         self.forecast()
+        self.two_forecasts()
+
+    def two_forecasts(self):
+        """A file that comes to its place while a forecast is made is not replaced."""
+        words = "forecast --checkpoint next --data six --steps 3000 --out slow.nc --device cpu".split()
+        slow = subprocess.Popen([self.program, *words], cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        while not list(self.folder.glob("slow.nc*.partial")) and slow.poll() is None:
+            time.sleep(0.001)
+        slow.send_signal(signal.SIGSTOP)
+        assert slow.poll() is None, f"the slow forecast ended with {slow.returncode}"
+        (self.folder / "slow.nc").write_text("another's")
+        slow.send_signal(signal.SIGCONT)
+        error = slow.communicate()[1]
+        assert slow.returncode == 73 and "'slow.nc' is there already" in error, error
+        assert [(path.name, path.read_text()) for path in self.folder.glob("slow*")] == [("slow.nc", "another's")]
 
     def bad_input(self):
         small = "--patch-size 4 --embed-dim 16 --depth 1 --num-heads 2 --steps 4 --global-batch-size 2 --device cpu --stats stats".split()
