@@ -10,6 +10,7 @@ xarray is installed it opens the forecasts, the climatology and the scores, and 
 so do the packages weatherbenchX and weatherbench2.
 """
 import datetime
+import importlib.machinery
 import importlib.util
 import itertools
 import json
@@ -316,6 +317,26 @@ class Scores(Trial):
                     assert numpy.abs(values(variable) - file[dataset][:, c]).max() <= 1e-6 * size, variable
             assert arrays["z500"]["attributes"]["units"] == text(file["fields"].attrs["units"]).split(",")[1]
         self.open_store(start)
+        self.draw_store(start)
+
+    def draw_store(self, start):
+        """launch/plot_forecast reads of a store what it reads of a file."""
+        if importlib.util.find_spec("matplotlib") is None:
+            return
+        sys.dont_write_bytecode = True
+        script = pathlib.Path(__file__).resolve().parents[2] / "launch/plot_forecast"
+        sys.path.insert(0, str(script.parent))
+        loader = importlib.machinery.SourceFileLoader("plot_forecast", str(script))
+        plot = importlib.util.module_from_spec(importlib.util.spec_from_loader("plot_forecast", loader))
+        loader.exec_module(plot)
+        store, file = (plot.read(plot.parsed([str(self.folder / name), "--channel", "u10,z500", "--lead", "3"]))
+                       for name in ("f.zarr", f"f{start}.nc"))
+        assert (store.times, store.valid, store.lead) == (file.times, file.valid, 3), (store.valid, file.valid)
+        assert numpy.array_equal(store.grid.y, file.grid.y) and numpy.array_equal(store.grid.x, file.grid.x)
+        for one, two in zip(store.channels, file.channels, strict=True):
+            assert (one.name, one.unit) == (two.name, two.unit)
+            for a, b in ((one.forecast, two.forecast), (one.truth, two.truth)):
+                assert numpy.abs(a - b).max() <= 1e-6 * numpy.abs(b).max(), one.name
 
     def open_store(self, start):
         try:
