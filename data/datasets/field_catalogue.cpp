@@ -273,12 +273,47 @@ bool contains_levels(const std::string& hint) {
   return hint.find(" has the levels ") != std::string::npos;
 }
 
+// Whether the joined file has the channel.
+bool has_channel(const RowFile& file, int64_t channel) {
+  return &file.layout.array_of(channel) != &file.layout;
+}
+
+// Joined files that have a channel: the nearest in time before and behind one that lacks it, and the first to be told
+// of: one of them, else any other. Null where there is none.
+struct ChannelHolders {
+  const RowFile* before = nullptr;
+  const RowFile* behind = nullptr;
+  const RowFile* first = nullptr;
+};
+
+ChannelHolders holders_of(const RowFile& file, const std::vector<RowFile>& all, int64_t channel) {
+  ChannelHolders holders;
+  const RowFile* other = nullptr;
+  for (const RowFile& of : all) {
+    if (of.layout.storage != ArrayLayout::Storage::kJoined || !has_channel(of, channel)) {
+      continue;
+    }
+    const TimeAxis &times = of.layout.times, &own = file.layout.times;
+    const bool have_dates = times.kind == TimeAxis::Kind::kDates && own.kind == times.kind;
+    if (have_dates && times.last < own.first) {
+      auto& before = holders.before;
+      before = before == nullptr || before->layout.times.last < times.last ? &of : before;
+    } else if (have_dates && times.first > own.last) {
+      auto& behind = holders.behind;
+      behind = behind == nullptr || behind->layout.times.first > times.first ? &of : behind;
+    } else if (other == nullptr) {
+      other = &of;
+    }
+  }
+  holders.first = holders.before != nullptr ? holders.before : holders.behind != nullptr ? holders.behind : other;
+  return holders;
+}
+
 // A file without some channel: another one may have it at other dates. `paths`: of all files of its times, also those
 // of which nothing is taken.
 [[noreturn]] void refuse_lacking(const RowFile& file, const std::vector<RowFile>& all,
                                  const std::set<std::string>& paths, const FieldQuery& query) {
   const std::vector<std::string> names = split_channels(file.layout.attribute);
-  const auto has = [](const RowFile& of, int64_t channel) { return &of.layout.array_of(channel) != &of.layout; };
   const auto span = [](const RowFile& of) {
     const TimeAxis& times = of.layout.times;
     return times.kind == TimeAxis::Kind::kDates
@@ -302,26 +337,10 @@ bool contains_levels(const std::string& hint) {
     return "";
   };
   for (int64_t channel = 0; channel < std::ssize(names); ++channel) {
-    // The nearest ones before and behind it; another where neither is known.
-    const RowFile *before = nullptr, *behind = nullptr, *other = nullptr;
-    for (const RowFile& of : all) {
-      if (of.layout.storage != ArrayLayout::Storage::kJoined || !has(of, channel)) {
-        continue;
-      }
-      const TimeAxis &times = of.layout.times, &own = file.layout.times;
-      const bool have_dates = times.kind == TimeAxis::Kind::kDates && own.kind == times.kind;
-      if (have_dates && times.last < own.first) {
-        before = before == nullptr || before->layout.times.last < times.last ? &of : before;
-      } else if (have_dates && times.first > own.last) {
-        behind = behind == nullptr || behind->layout.times.first > times.first ? &of : behind;
-      } else {
-        other = other == nullptr ? &of : other;
-      }
-    }
-    const RowFile* const first = before != nullptr ? before : behind != nullptr ? behind : other;
-    if (!has(file, channel) && first != nullptr) {
+    const auto [before, behind, first] = holders_of(file, all, channel);
+    if (!has_channel(file, channel) && first != nullptr) {
       const std::string name = shown(names[static_cast<size_t>(channel)]);
-      const auto path = [&](const RowFile& of) { return of.path_of(of.layout.array_of(channel)); };
+      const auto path = [channel](const RowFile& of) { return of.path_of(of.layout.array_of(channel)); };
       throw Error(ErrorClass::kBadData,
                   str(file.path, " has no channel '", name, "', and no file of the same times (", span(file),
                       ") has it; ", path(*first), " has it for others (", span(*first), ")",
@@ -335,7 +354,7 @@ bool contains_levels(const std::string& hint) {
   }
   // A channel that is nowhere: what is said of the file whose variable has other levels, else of the first one.
   for (int64_t channel = 0; channel < std::ssize(names); ++channel) {
-    if (has(file, channel)) {
+    if (has_channel(file, channel)) {
       continue;
     }
     FieldQuery of_one = known;
