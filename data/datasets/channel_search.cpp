@@ -200,7 +200,10 @@ class Search {
   Names unknown_own_names() const {
     Names unknown;
     for (const auto& [mine, theirs] : own_names_) {
-      if (!is_there(theirs)) {
+      const bool is_known = std::any_of(own_names_.begin(), own_names_.end(), [&, name = mine](const auto& p) {
+        return p.first == name && is_there(p.second);
+      });
+      if (!is_known) {
         unknown.push_back(theirs);
       }
     }

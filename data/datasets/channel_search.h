@@ -20,7 +20,8 @@ struct FieldQuery {
   /// that of a variable (time, latitude, longitude), of a channel that a dataset's own list names, or of a variable
   /// with levels and a level of it: "z500", "z:500", "z:500:850:1000" for several.
   std::string channels = {};
-  /// What variables are called here, where that is none of the usual names: "z=phi,t=temp".
+  /// What variables are called here, where that is none of the usual names: "z=phi,t=temp"; of several names of one
+  /// the first that is there.
   std::string variables = {};
   AskedDates dates = {};  ///< of which rows are taken
   /// The same as `channels` for files that have no `dataset`: those of a checkpoint.
@@ -76,8 +77,8 @@ std::vector<ChannelPlace> find_channels(const std::string& channels, const Field
                                         std::span<const FieldVariable> variables, const std::string& where,
                                         MissingChannels missing = MissingChannels::kRefuse);
 
-/// Of the names in FieldQuery::variables those that none of the variables has. Error(kUsage) for a text that is no list
-/// of pairs. Pure.
+/// Of the names in FieldQuery::variables those that none of the variables has, nor another name of the same channel.
+/// Error(kUsage) for a text that is no list of pairs. Pure.
 std::vector<std::string> unknown_own_names(const FieldQuery& query, std::span<const FieldVariable> variables);
 
 /// Error(kBadData), with the nearest of the variables: `where` has none of this name, one of unknown_own_names().

@@ -116,7 +116,7 @@ class Scores(Trial):
             write_zarr(self.folder / store, {**cut, **{name: ([name], values[:hours] if name == "hour" else values)
                                                        for name, values in points.items()}})
         for name, first, off in (("by-hour.nc", 5, 0.0), ("between.nc", 0, 0.5)):
-            self.write_days_first(name, {"u10": u, "tcwv": tcwv, "z": levels}, points, first, off * 360 / WIDTH)
+            self.write_days_first(name, {"u_wind" if first else "u10": u, "tcwv": tcwv, "z": levels}, points, first, off * 360 / WIDTH)
 
     def write_days_first(self, path, variables, points, first, off):
         """Longitudes from that of column `first` on, `off` degrees away."""
@@ -353,7 +353,8 @@ class Scores(Trial):
 
     def check_others(self, told):
         """The same climatology stored otherwise."""
-        for path, *words in (("days.nc", "--variables", "u10=u10"), ["turned.nc"], ("by-hour.zarr", "--variables", "u10=u10"), ["by-hour.nc"]):
+        for path, *words in (("days.nc", "--variables", "u10=u10"), ["turned.nc"], ("by-hour.zarr", "--variables", "u10=u10"),
+                              ("by-hour.nc", "--variables", "u10=u10,u10=u_wind")):
             other = self.scores("--scores", "weatherbench", "--climatology", path, *words, ranks=2)
             for a, b in zip(told["leads"], other["leads"], strict=True):
                 for name in SCORES:
