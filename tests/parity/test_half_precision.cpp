@@ -97,23 +97,19 @@ void check_precision(const char* precision) {
   }
 }
 
-}  // namespace
-
-TEST_CASE("half precision: bf16 in every layout is as near to fp64 as one process") {
-  check_precision("bf16");
-}
-
-TEST_CASE("half precision: fp16 in every layout is as near to fp64 as one process") {
-  check_precision("fp16");
-}
-
-TEST_CASE("half precision: an overflow on any one rank makes all ranks skip that step, and no other") {
+// `all`: of every rank; else of the first, the last and another one, not the same in each layout.
+void check_overflows(bool all) {
   const comm::MpiGroup world = comm::MpiGroup::world();
   Experiment trained = experiment("forecast", small_forecaster(), zero::make_precision_policy("fp16"));
   trained.global_batches = {17, 17, 17};
   trained.options.loss_scale.initial = 1024;
+  int number = 0;
   for (const Layout& layout : test_layouts(world.size())) {
+    ++number;
     for (int guilty = 0; guilty < world.size(); ++guilty) {
+      if (!all && guilty != 0 && guilty != world.size() - 1 && guilty != number % world.size()) {
+        continue;
+      }
       CAPTURE(layout.text());
       CAPTURE(guilty);
       Training training(trained, layout, world);
@@ -138,6 +134,24 @@ TEST_CASE("half precision: an overflow on any one rank makes all ranks skip that
       CHECK(outcome.parameters_are_cast);
     }
   }
+}
+
+}  // namespace
+
+TEST_CASE("half precision: bf16 in every layout is as near to fp64 as one process") {
+  check_precision("bf16");
+}
+
+TEST_CASE("half precision: fp16 in every layout is as near to fp64 as one process") {
+  check_precision("fp16");
+}
+
+TEST_CASE("half precision: an overflow on any one rank makes all ranks skip that step, and no other") {
+  check_overflows(false);
+}
+
+TEST_CASE("long: half precision: an overflow on each rank" * doctest::skip()) {
+  check_overflows(true);
 }
 
 TEST_CASE("half precision: a training goes on from its checkpoint with the loss scale where it was") {

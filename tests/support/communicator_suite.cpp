@@ -342,22 +342,25 @@ class Suite {
     x = (x ^ (x >> 29)) * 0xbf58476d1ce4e5b9u;
     x ^= x >> 32;
     const double mantissa = static_cast<double>(x >> 12) / static_cast<double>(uint64_t{1} << 51) - 1.0;
-    return static_cast<T>(static_cast<float>(std::ldexp(mantissa, static_cast<int>(x % 16) - 8)));
+    const double magnitude = static_cast<double>(1 << (x % 16)) / 256.0;
+    return static_cast<T>(static_cast<float>(mantissa * magnitude));
   }
 
-  // Block by block in rank order, then halves of the blocks; each sum is rounded to T. Empty `blocks`: one.
+  // Block by block in rank order, then halves of the blocks; each sum is rounded to T. At most one block: in rank
+  // order.
   template <class T, class Sum>
-  static T sum_of(const std::vector<T>& terms, const std::vector<int>& blocks) {
-    if (blocks.size() <= 1) {
+  static T sum_of(const T* terms, int num_terms, const int* blocks, size_t num_blocks) {
+    if (num_blocks <= 1) {
       Sum sum = static_cast<Sum>(terms[0]);
-      for (size_t r = 1; r < terms.size(); ++r)
+      for (int r = 1; r < num_terms; ++r)
         sum += static_cast<Sum>(terms[r]);
       return static_cast<T>(sum);
     }
-    const auto half = blocks.begin() + static_cast<int64_t>(blocks.size() / 2);
-    const auto middle = terms.begin() + std::accumulate(blocks.begin(), half, 0);
-    return static_cast<T>(static_cast<Sum>(sum_of<T, Sum>({terms.begin(), middle}, {blocks.begin(), half})) +
-                          static_cast<Sum>(sum_of<T, Sum>({middle, terms.end()}, {half, blocks.end()})));
+    const size_t half = num_blocks / 2;
+    const int middle = std::accumulate(blocks, blocks + half, 0);
+    return static_cast<T>(
+        static_cast<Sum>(sum_of<T, Sum>(terms, middle, blocks, half)) +
+        static_cast<Sum>(sum_of<T, Sum>(terms + middle, num_terms - middle, blocks + half, num_blocks - half)));
   }
 
   template <class T, class Sum>
@@ -368,22 +371,22 @@ class Suite {
       const int64_t count = per_rank * size();
       at::Tensor mine = at::empty({count}, type);
       at::Tensor expected = at::empty({count}, type);
+      std::vector<T> terms(static_cast<size_t>(size()));
       for (int64_t i = 0; i < count; ++i) {
-        mine.data_ptr<T>()[i] = fraction<T>(rank(), i);
-        std::vector<T> terms;
         for (int r = 0; r < size(); ++r)
-          terms.push_back(fraction<T>(r, i));
-        expected.data_ptr<T>()[i] = sum_of<T, Sum>(terms, blocks_);
+          terms[static_cast<size_t>(r)] = fraction<T>(r, i);
+        mine.data_ptr<T>()[i] = terms[static_cast<size_t>(rank())];
+        expected.data_ptr<T>()[i] = sum_of<T, Sum>(terms.data(), size(), blocks_.data(), blocks_.size());
       }
       mine = mine.to(device_);
       const at::Tensor scattered = empty(type, per_rank);
       group_.reduce_scatter(scattered, mine.clone(), ReduceOp::kSum).wait();
       group_.all_reduce(mine, ReduceOp::kSum).wait();
-      check_same_everywhere(mine);
-      if (!blocks_.empty()) {
+      if (!blocks_.empty()) {  // the same bits on every rank are expected
         CHECK(same(mine, expected));
         CHECK(same(scattered, part(expected, rank())));
       } else {
+        check_same_everywhere(mine);
         check_close(mine, expected);
         check_close(scattered, part(expected, rank()));
       }

@@ -96,15 +96,15 @@ Reading read_all(const comm::MpiGroup& group, mesh::DeviceMesh& mesh, const data
 
 TEST_CASE("step input: the ranks of a replica read each byte once, and all have the whole samples") {
   const auto group = comm::MpiGroup::world();
-  for (const Layout& layout :
-       {Layout{"contiguous", {}, 0, 1}, Layout{"rows", {1, kChannels, 2, kWidth}, 0, 2},
-        Layout{"whole", {1, kChannels, kHeight, kWidth}, 2, kHeight}, Layout{"planes", {1, 1, 4, kWidth}, 2, 4}}) {
-    CAPTURE(std::string(layout.name));
-    const testing::ScratchFolder folder(group);
-    write_year(group, folder.file("1990.h5"), layout);
-    for (int tp = 1; tp <= group.size(); tp *= 2) {
-      CAPTURE(tp);
-      mesh::DeviceMesh mesh = make_mesh(group, tp);
+  for (int tp = 1; tp <= group.size(); tp *= 2) {
+    CAPTURE(tp);
+    mesh::DeviceMesh mesh = make_mesh(group, tp);
+    for (const Layout& layout :
+         {Layout{"contiguous", {}, 0, 1}, Layout{"rows", {1, kChannels, 2, kWidth}, 0, 2},
+          Layout{"whole", {1, kChannels, kHeight, kWidth}, 2, kHeight}, Layout{"planes", {1, 1, 4, kWidth}, 2, 4}}) {
+      CAPTURE(std::string(layout.name));
+      const testing::ScratchFolder folder(group);
+      write_year(group, folder.file("1990.h5"), layout);
       for (const data::IoMode mode : {data::IoMode::kDirect, data::IoMode::kIndependent, data::IoMode::kCollective}) {
         const data::WeatherOptions options{.folder = folder.path(), .global_means = {}, .global_stds = {}, .io = mode};
         CHECK(data::WeatherDataset(group, options).cuts().row_unit == layout.band_unit);

@@ -266,6 +266,9 @@ TEST_CASE("codecs: a match of BloscLZ whose length overflows an int") {
 TEST_CASE("codecs: Blosc's blocks one by one, whatever their size, order and codec") {
   for (const size_t count : {size_t{100}, size_t{1 << 16}, size_t{1 << 17}, size_t{(1 << 17) + 8}, size_t{700'003}}) {
     for (const size_t item : {1, 2, 3, 4, 8, 16}) {
+      if (count > 1 << 19 && item != 3 && item != 8) {
+        continue;  // what takes long: with an item that fits blocks, and one that does not
+      }
       for (const int shuffle : {BLOSC_NOSHUFFLE, BLOSC_SHUFFLE, BLOSC_BITSHUFFLE}) {
         for (const char* const codec : {"blosclz", "lz4", "zstd"}) {
           for (const size_t block_bytes : {size_t{0}, size_t{1000}, size_t{kBlockBytes}, size_t{600'000}}) {

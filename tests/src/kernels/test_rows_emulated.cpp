@@ -31,8 +31,8 @@ struct Rows {
 std::vector<Rows> norm_rows() {
   if (kByThreads) return {{45, 96, 0}, {2, 33, 0}, {1, 4104, 0}};
   return {{1, 8, 0},    {9, 96, 0},   {5, 768, 0},  {3, 1024, 0}, {9, 1280, 0}, {9, 1288, 0},
-          {3, 2056, 0}, {3, 4096, 0}, {8, 4104, 0}, {9, 33, 0},   {3, 1, 0},    {4, 1281, 0},
-          {3, 768, 1},  {2, 1400, 3}, {8, 5001, 0}, {2, 4096, 1}, {93, 192, 0}, {3, 520, 4}};
+          {3, 2056, 0}, {3, 4096, 0}, {5, 4104, 0}, {9, 33, 0},   {3, 1, 0},    {4, 1281, 0},
+          {3, 768, 1},  {2, 1400, 3}, {5, 5001, 0}, {2, 4096, 1}, {93, 192, 0}, {3, 520, 4}};
 }
 
 // What is normed: x, or its sum with a branch, whose samples have factors with stochastic depth alone.
@@ -437,6 +437,7 @@ TEST_CASE("emulated: errors of fields in patches, and their gradients, also of m
       for (const auto power : {ErrorPower::kSquare, ErrorPower::kAbsolute}) {
         const bool is_square = power == ErrorPower::kSquare;
         for (const int weighing : {0, 1, 2, 3}) {
+          if (plane > 1000 && (weighing == 1 || weighing == 2)) continue;  // large fields: none and both
           CAPTURE(weighing);
           CAPTURE(is_square);
           arrays.power = power;

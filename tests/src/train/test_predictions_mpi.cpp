@@ -147,10 +147,15 @@ TEST_CASE("predictions: every sample once, in order, as a plain model's softmax,
       const train::Evaluation figures = train::evaluate(config, use, checkpoint, world, {.path = csv});
       CHECK(figures.samples == kImages);
       CHECK(figures.loss == 0.0);  // there are no labels: nothing is made up
+      if (world.rank() == 0) {
+        check_csv(csv, expected);
+      }
+      if (batch != 4) {
+        continue;  // the other files are of the same numbers
+      }
       train::evaluate(config, use, checkpoint, world, {.path = hdf5});
       train::evaluate(config, use, checkpoint, world, {.path = top, .top = 3});
       if (world.rank() == 0) {
-        check_csv(csv, expected);
         const at::Tensor probabilities = data::read_whole_dataset(hdf5, "probabilities");
         REQUIRE(probabilities.sizes() == at::IntArrayRef{kImages, kClasses});
         CHECK(largest_difference(probabilities, expected) < 1e-6);

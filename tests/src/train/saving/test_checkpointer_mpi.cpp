@@ -84,7 +84,11 @@ TEST_CASE("checkpoint: every tensor and optimizer state is in the file bit for b
     Experiment trained = experiment(small_forecaster(), precision);
     trained.options.optimizer.kind = optimizer;
     const auto states = zero::optimizer_state_names(trained.options.optimizer);
-    for (const Layout& layout : layouts(world.size())) {
+    std::vector<Layout> chosen = layouts(world.size());
+    if (precision == std::string("fp64") || optimizer != zero::OptimizerKind::kAdam) {
+      chosen.resize(1);  // other types and states do not change who writes what
+    }
+    for (const Layout& layout : chosen) {
       CAPTURE(layout.text());
       const ScratchFolder folder(world);
       Training training(trained, layout, world);
