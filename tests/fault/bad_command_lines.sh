@@ -3,9 +3,10 @@
 #
 #   bad_command_lines.sh all|main PROGRAM RANKS [LAUNCHER WORDS...]
 #
-# `main` runs one case of each kind (those of refused_main), `all` runs them all. The launcher's words go before the program and end with the option that takes the number of ranks, as in
-# "mpirun -q -n". Each case must end within LIMIT seconds, with its exit code, and with exactly one message, which comes
-# from one rank, holds the text, and is all that there is on standard error.
+# `main` runs one case of each kind (those of refused_main, and without the launcher those of refused_alone, whose words one
+# rank refuses as several do), `all` runs them all. The launcher's words go before the program and end with the option
+# that takes the number of ranks, as in "mpirun -q -n". Each case must end within LIMIT seconds, with its exit code, and
+# with exactly one message, which comes from one rank, holds the text, and is all that there is on standard error.
 set -u
 which=$1
 program=$2
@@ -21,6 +22,16 @@ refused_main() {
   local want=$1 text=$2
   shift 2
   expect "$want" "$text" "${launcher[@]}" "$program" "$@"
+}
+
+refused_alone() {
+  if [ "$which" = all ]; then
+    refused_main "$@"
+  else
+    local want=$1 text=$2
+    shift 2
+    OMPI_MCA_ess_singleton_isolated=1 expect "$want" "$text" "$program" "$@"
+  fi
 }
 
 refused() {
@@ -80,8 +91,8 @@ refused 64 "'pin-memory' is 'yes'; allowed: auto, on, off" --pin-memory yes
 refused 64 "--pin-memory on page-locks batches for copies to a GPU" --pin-memory on --device cpu
 refused 64 "--train-data '$work' is given, and --data builtin makes its data in memory" --data builtin --train-data "$work"
 refused 64 "--stage-dir '$work' is where --stage-data node puts its copies" --stage-dir "$work"
-refused_main 64 "--threads is 4096; allowed: 1 to " --threads 4096
-refused_main 64 "'depth' is '16777216'; allowed: integer, 1 to 10000" --depth 16777216
+refused_alone 64 "--threads is 4096; allowed: 1 to " --threads 4096
+refused_alone 64 "'depth' is '16777216'; allowed: integer, 1 to 10000" --depth 16777216
 refused_main 64 "this run takes at least " --depth 10000 --embed-dim 16384 --num-heads $((4 * ranks))
 refused 64 "this run takes at least " --embed-dim 16777216 --num-heads $((4 * ranks))
 refused 64 "this run takes at least " --image-size 16777216
@@ -94,7 +105,7 @@ refused 64 "--micro-batch-size is 9999; a replica has at most " --micro-batch-si
 refused_main 64 "3 problems in the configuration" --dp 7 --lr=-1 --num-heads 5
 
 # Configurations.
-refused_main 64 "c.yaml:6: unknown key 'embed_dims'; did you mean 'embed-dim'?" --config c.yaml:bad_key --data synthetic
+refused_alone 64 "c.yaml:6: unknown key 'embed_dims'; did you mean 'embed-dim'?" --config c.yaml:bad_key --data synthetic
 refused 64 "c.yaml:8: 'depth' is 'many'; allowed: integer, 1 to " --config c.yaml:bad_value --data synthetic
 refused 64 "there is no section 'bas'; it has base, bad_key, bad_value" --config c.yaml:bas
 refused 64 "twice.yaml:2: key 'lr' is given twice" --config twice.yaml
@@ -105,15 +116,15 @@ refused 66 "$work/empty is a folder, a file is needed" --config "$work/empty"
 refused 65 "/dev/zero is a device, a file is needed" --config /dev/zero
 refused_main 65 "$work/fifo is a FIFO, a file is needed" --config "$work/fifo"
 refused 65 "long.yaml has more than 1048576 bytes, the most that it may have" --config long.yaml
-refused_main 65 "aliases and merge keys repeat the file has more than 100000 values" --config bomb.yaml:b9
-refused_main 64 "30001 problems in the configuration" --config unknown.yaml
+refused_alone 65 "aliases and merge keys repeat the file has more than 100000 values" --config bomb.yaml:b9
+refused_alone 64 "30001 problems in the configuration" --config unknown.yaml
 refused 64 "and 29981 more" --config unknown.yaml
 refused 64 "unknown key 'a\\x1b[31mb\\n c'" --config controls.yaml --data synthetic
-refused_main 66 "--train-data '/nowhere' does not exist" --train-data /nowhere --stats "$work"
+refused_alone 66 "--train-data '/nowhere' does not exist" --train-data /nowhere --stats "$work"
 
 # Run folders. A file is no folder for any user, root included.
 refused_main 73 "cannot use '$work/used' as run folder: it holds 'metrics.jsonl'" --run-dir "$work/used" --steps 1
-refused_main 73 "cannot make the folder $work/c.yaml/run: '$work/c.yaml' is no folder" --run-dir "$work/c.yaml/run" --steps 1
+refused_alone 73 "cannot make the folder $work/c.yaml/run: '$work/c.yaml' is no folder" --run-dir "$work/c.yaml/run" --steps 1
 
 # The environment.
 VIT_HYBRID_LRR=1 refused 64 "environment VIT_HYBRID_LRR: unknown option 'lrr'; did you mean 'lr'?"
@@ -121,7 +132,7 @@ VIT_HYBRID_FP16=maybe refused 64 "environment VIT_HYBRID_FP16: 'fp16' is 'maybe'
 VIT_HYBRID_DEPTH=-1 refused_main 64 "environment VIT_HYBRID_DEPTH: 'depth' is '-1'" --steps 1
 
 # The other command.
-refused_main 64 "'ranks' is '0'; allowed: auto, or an integer 1 to 1048576" plan --ranks 0
+refused_alone 64 "'ranks' is '0'; allowed: auto, or an integer 1 to 1048576" plan --ranks 0
 refused 64 "'memory-gib' is '-1'; allowed: none, or a number more than 0" plan --memory-gib -1
 refused 64 "--tp 2 x --pp 1 is 2, but there are 13 ranks" plan --ranks 13 --tp 2
 refused 64 "no layout of 100000 ranks is valid; the first one, --dp 100000 --tp 1 --pp 1: --global-batch-size is 16, fewer" plan --ranks 100000
@@ -129,7 +140,7 @@ printf 'fields:\n  task: classify\n' >no_data.yaml
 refused 64 "vit_hybrid: no training data is given; give --train-data PATH" plan --config no_data.yaml:fields --ranks 16
 refused 64 "stray word 'x'" plan x
 refused 64 "a rank of this training takes at least 256 TiB" plan --dp 1 --image-size 16777216 --patch-size 8 --data synthetic
-refused_main 64 "--out FOLDER must be given" data generate
+refused_alone 64 "--out FOLDER must be given" data generate
 refused 64 "'channels' is '0'; allowed: integer or names, 1 to 256" data generate --out "$work/generated" --channels 0
 refused 64 "--channels has 'zz500', which the waves do not make; the nearest variable is 'z'" \
   data generate --out "$work/generated" --weather waves --channels u10,zz500
@@ -138,15 +149,15 @@ refused 64 "'weather' is 'rain'; allowed: shallow-water, waves" data generate --
 refused 64 "unknown option '--lr'" data generate --out "$work/generated" --lr 1
 
 # The tools for data files.
-refused_main 64 "no file is given: vit_hybrid data inspect FILE..." data inspect
-refused_main 66 "/nowhere/x.h5 is not there" data inspect /nowhere/x.h5
+refused_alone 64 "no file is given: vit_hybrid data inspect FILE..." data inspect
+refused_alone 66 "/nowhere/x.h5 is not there" data inspect /nowhere/x.h5
 refused 65 "c.yaml cannot be opened as an HDF5 file" data inspect c.yaml
 refused 66 'x\x1b[31m\u202e.h5 is not there' data inspect $'x\e[31m\u202e.h5'
 refused 64 "'sample' is '0'; allowed: integer, 1 to 1000000000" data inspect c.yaml --sample 0
 refused 64 "--out FOLDER must be given" data repack c.yaml
 refused 64 "'dtype' is 'fp8'; allowed: keep, fp32, bf16, fp16" data repack c.yaml --out "$work/x" --dtype fp8
-refused_main 65 "c.yaml cannot be opened as an HDF5 file" data repack c.yaml --out "$work/repacked"
-refused_main 64 "2 problems in the configuration" data stats
+refused_alone 65 "c.yaml cannot be opened as an HDF5 file" data repack c.yaml --out "$work/repacked"
+refused_alone 64 "2 problems in the configuration" data stats
 refused 64 "'climatology-days' is '60'; allowed: odd numbers" \
   data stats "$work/empty" --out "$work/stats" --climatology --climatology-days 60
 refused 64 "'climatology-days' is '367'; allowed: integer, 1 to 365" \
@@ -154,7 +165,7 @@ refused 64 "'climatology-days' is '367'; allowed: integer, 1 to 365" \
 refused 66 "holds no file *.h5" data stats "$work/empty" --out "$work/stats"
 
 # The use of a trained model.
-refused_main 64 "--checkpoint must be given" evaluate
+refused_alone 64 "--checkpoint must be given" evaluate
 refused 64 "3 problems in the configuration" forecast
 refused 64 "'steps' is '0'; allowed: integer, at least 1" forecast --steps 0
 refused 64 "unknown option '--lr'" evaluate --lr 1
@@ -162,7 +173,7 @@ refused_main 66 "/nowhere is not there" evaluate --checkpoint /nowhere --data "$
 refused 65 "c.yaml" forecast --checkpoint "$work/c.yaml" --data "$work" --out f.h5
 refused 64 "--init-from starts a new training and --resume $work" --init-from "$work" --resume "$work"
 refused 64 "--init-from-partial is given without --init-from" --init-from-partial
-refused_main 66 "/nowhere" --init-from /nowhere --steps 1 --run-dir "$work/never"
+refused_alone 66 "/nowhere" --init-from /nowhere --steps 1 --run-dir "$work/never"
 
 # Ranks that were started differently.
 if [ "$ranks" -gt 1 ]; then
