@@ -88,6 +88,7 @@ same_losses stopped
 
 # Killed without warning: the last checkpoint of --checkpoint-every counts. Then --resume auto goes on from it.
 started 2 killed --run-dir killed --dp 2 --checkpoint-every 3 --checkpoint-async
+wait_for_steps killed 7 $job  # the save of step 6 has waited for that of step 3
 pkill -KILL -P "$(launcher_of $job)" || true
 wait $job && fail "the killed run ended well"
 [ -s killed/checkpoints/latest ] || fail "the killed run left no checkpoint"

@@ -37,7 +37,7 @@ def check(condition, text):
 
 class Schemas:
     def __init__(self):
-        self.by_name = {}
+        self.by_name, self.validators = {}, {}
         for path in sorted(SCHEMAS.glob("*.schema.json")):
             schema = json.loads(path.read_text(encoding="utf-8"))
             jsonschema.Draft202012Validator.check_schema(schema)
@@ -46,16 +46,25 @@ class Schemas:
 
     def problem(self, name, document):
         """What is wrong with a document; None where nothing is. A record is looked at as what its kind says."""
+        kind = kind_of(name, document)
+        if (name, kind) not in self.validators:  # made once: it looks through the whole schema
+            self.validators[name, kind] = self.validator(name, kind)
+        if self.validators[name, kind] is None:
+            return f"a record of the kind {kind}"
+        error = jsonschema.exceptions.best_match(self.validators[name, kind].iter_errors(document))
+        return error and f"{'.'.join(map(str, error.absolute_path))}: {error.message[:300]}"
+
+    def validator(self, name, kind):
+        """None for a kind that the schema does not know."""
         schema = dict(self.by_name[name])
         if "oneOf" in schema:
-            kind = {"$ref": f"#/$defs/{kind_of(name, document)}"}
-            if kind not in schema.pop("oneOf"):
-                return f"a record of the kind {document.get('kind')}"
-            schema.update(kind)
+            of_kind = {"$ref": f"#/$defs/{kind}"}
+            if of_kind not in schema.pop("oneOf"):
+                return None
+            schema.update(of_kind)
         else:  # which refers to the other
             schema["$defs"] = {other: self.by_name[other] for other in self.by_name if other != name}
-        error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema).iter_errors(document))
-        return error and f"{'.'.join(map(str, error.absolute_path))}: {error.message[:300]}"
+        return jsonschema.Draft202012Validator(schema)
 
 
 def kind_of(name, document):
