@@ -92,6 +92,9 @@ TEST_CASE("model memory: what cannot fit is said with both figures, and what may
       static_cast<double>(config.model.in_channels * config.model.image_height * config.model.image_width);
   CHECK(many.of_model == few.of_model);
   CHECK(many.of_data - few.of_data == 1000.0 * 4.0 * fields);
+  // Pairs of consecutive fields, of training and of validation.
+  const double num_fields = few.of_data / (4.0 * fields);
+  CHECK(num_fields == 1001.0 + static_cast<double>(config.data.generated_valid_samples) + 1.0);
 }
 
 TEST_CASE("model memory: the machine's, or less where a cgroup says so") {
