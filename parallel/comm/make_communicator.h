@@ -51,6 +51,19 @@ struct TransportOptions {
   bool connects_neighbours = true;
 };
 
+/// The longest all_reduce or reduce_scatter of host tensors that a group makes.
+struct LongestSum {
+  bool scatters = false;  ///< a reduce_scatter
+  int64_t elements = 0;   ///< of the larger tensor
+  int64_t element_bytes = 1;
+};
+
+/// Bytes of a process's own memory (MemoryClass::kCommunication) that `rank` comes to hold for collectives of host
+/// tensors of a group of two and more ranks: its slots where it is alone on its node, and what other nodes send it in
+/// the rounds that it leads. `options` have the group's nodes and, unless they are these, blocks; shared memory is
+/// taken to be there. Pure.
+int64_t host_group_bytes(int rank, const TransportOptions& options, const LongestSum& longest);
+
 class SelfCommunicator final : public CommunicatorBase {
  public:
   SelfCommunicator(std::string axis, at::DeviceType device_type)

@@ -193,6 +193,59 @@ std::vector<int> blocks_of(const std::vector<int>& members, const std::vector<in
   return sizes;
 }
 
+namespace {
+
+// Where a few numbers are added up; an element of every rank's part fits into a slot.
+comm::TransportOptions for_few_numbers(comm::TransportOptions options, int num_ranks) {
+  constexpr int64_t kMultiple = 64;
+  options.slot_bytes_between_nodes = std::max(options.slot_bytes, kMultiple * num_ranks);
+  return options;
+}
+
+// Over all ranks: a step's sums for the norm, and what it agrees on.
+comm::TransportOptions options_of_world(const ParallelDims& dims, const comm::TransportOptions& everywhere) {
+  comm::TransportOptions own = for_few_numbers(everywhere, dims.size());
+  own.connects_neighbours = false;
+  own.warm_up_bytes = 0;
+  own.most_blocks = 2;
+  return own;
+}
+
+// Of a group of `members`. `everywhere` has the world's nodes and blocks.
+comm::TransportOptions options_of(const ParallelDims& dims, Group group, const std::vector<int>& members,
+                                  const comm::TransportOptions& everywhere) {
+  comm::TransportOptions own = everywhere;
+  own.connects_neighbours = group == Group::kPipeline;  // stages exchange, nobody else does
+  // Where the data axis is cut, all that is long goes over its parts; and messages of stages are none of the rounds'.
+  const bool is_cut = group == Group::kData && dims.cuts_data();
+  if (is_cut || group == Group::kPipeline) {
+    own = for_few_numbers(own, static_cast<int>(members.size()));
+  }
+  if (is_cut) own.warm_up_bytes = 0;
+  if (group == Group::kTensor || group == Group::kPipeline) own.most_blocks = 0;
+  own.nodes = blocks_of(members, everywhere.nodes);
+  own.sum_blocks = blocks_of(members, everywhere.sum_blocks);
+  return own;
+}
+
+}  // namespace
+
+int64_t own_bytes_of_groups(const ParallelDims& dims, int rank, c10::DeviceType device,
+                            const comm::TransportOptions& options, const LongestSums& longest) {
+  if (options.nodes.size() == 1) return 0;
+  comm::TransportOptions everywhere = options;
+  if (everywhere.sum_blocks.empty()) everywhere.sum_blocks = everywhere.nodes;
+  int64_t bytes = comm::host_group_bytes(rank, options_of_world(dims, everywhere), {});
+  for (const Group group : kGroups) {
+    const std::vector<int> members = dims.members(rank, group);
+    if (device != c10::DeviceType::CPU || members.size() == 1) continue;
+    const auto place = std::find(members.begin(), members.end(), rank) - members.begin();
+    bytes += comm::host_group_bytes(static_cast<int>(place), options_of(dims, group, members, everywhere),
+                                    longest[static_cast<size_t>(group)]);
+  }
+  return bytes;
+}
+
 DeviceMesh::DeviceMesh(const ParallelDims& dims, const comm::MpiGroup& world, c10::Device device,
                        const comm::TransportOptions& options)
     : dims_(dims),
@@ -206,28 +259,18 @@ DeviceMesh::DeviceMesh(const ParallelDims& dims, const comm::MpiGroup& world, c1
   comm::TransportOptions everywhere = options;
   everywhere.nodes = nodes_;
   everywhere.sum_blocks = sum_blocks_;
-  comm::TransportOptions collectives = everywhere;  // stages exchange, nobody else does
-  collectives.connects_neighbours = false;
-  comm::TransportOptions few_bytes = collectives;  // a step's sums for the norm
-  few_bytes.warm_up_bytes = 0;
-  few_bytes.most_blocks = 2;
-  world_ = comm::make_communicator("world", world.duplicate(), device, nullptr, few_bytes);
+  const comm::TransportOptions of_world = options_of_world(dims, everywhere);
+  world_ = comm::make_communicator("world", world.duplicate(), device, nullptr, of_world);
   if (!device.is_cpu()) {
-    host_world_ = comm::make_communicator("host world", world.duplicate(), at::kCPU, nullptr, everywhere);
+    host_world_ = comm::make_communicator("host world", world.duplicate(), at::kCPU, nullptr, of_world);
   }
   for (const Group group : kGroups) {
     if (group >= Group::kShard && !dims.cuts_data()) continue;
-    const bool is_of_data = group != Group::kTensor && group != Group::kPipeline;
-    // Where the axis is cut, all that is long goes over its parts.
-    comm::TransportOptions own = group == Group::kData && dims.cuts_data() ? few_bytes : collectives;
-    own.connects_neighbours = group == Group::kPipeline;
-    own.most_blocks = is_of_data ? options.most_blocks : 0;
     const std::vector<int> members = dims_.members(rank_, group);
-    own.nodes = blocks_of(members, nodes_);
-    own.sum_blocks = blocks_of(members, sum_blocks_);
     const int color = members.front();  // a group is known by its lowest rank
     groups_[static_cast<size_t>(group)] =
-        comm::make_communicator(std::string(group_name(group)), world.split(color), device, world_.get(), own);
+        comm::make_communicator(std::string(group_name(group)), world.split(color), device, world_.get(),
+                                options_of(dims, group, members, everywhere));
   }
 }
 

@@ -96,6 +96,13 @@ class ParallelDims {
 /// The runs among `members`, ascending ranks of the world, that are in one of the world's `blocks` each.
 std::vector<int> blocks_of(const std::vector<int>& members, const std::vector<int>& blocks);
 
+/// The largest sum of host tensors over each kind of group; without elements where there is none that is long.
+using LongestSums = std::array<comm::LongestSum, kNumGroups>;
+/// Bytes of its own memory (MemoryClass::kCommunication) that `rank` comes to hold for the groups of a mesh of host
+/// ranks, or for a GPU's control messages. `options` have the world's nodes and, unless they are these, blocks. Pure.
+int64_t own_bytes_of_groups(const ParallelDims& dims, int rank, c10::DeviceType device,
+                            const comm::TransportOptions& options, const LongestSums& longest);
+
 /// Who is in which group. A group of one is a group like any other, so that no layer asks whether it is distributed.
 /// The rank in the group of an axis is the coordinate on it; ranks of other groups follow the world's.
 class DeviceMesh {

@@ -145,7 +145,14 @@ class Planner {
            "hold less";
   }
 
-  const train::ComputeTraits& compute() const { return compute_; }
+  train::ComputeTraits compute(int ranks) const {
+    train::ComputeTraits compute = compute_;
+    const int per_node = ranks_per_node(ranks);
+    for (int first = 0; first < ranks; first += per_node) {
+      compute.nodes.push_back(std::min(per_node, ranks - first));
+    }
+    return compute;
+  }
 
  private:
   // What integers of 64 bits would not count.
@@ -163,12 +170,14 @@ class Planner {
         "micro-batch"};
   }
 
+  int ranks_per_node(int ranks) const { return options_.ranks_per_node > 0 ? options_.ranks_per_node : ranks; }
+
   bool fits(double bytes) const { return options_.memory_gib == 0.0 || bytes <= options_.memory_gib * 0x1p30; }
 
   Planned planned(RunConfig config, int ranks) const {
     Planned planned{std::move(config), {}, {}, true, {}};
-    planned.report = train::report_layout(planned.config, planned.config.data, compute_);
-    const int per_node = options_.ranks_per_node > 0 ? options_.ranks_per_node : ranks;
+    planned.report = train::report_layout(planned.config, planned.config.data, compute(ranks));
+    const int per_node = ranks_per_node(ranks);
     planned.between_nodes = train::plan_bytes_between_nodes(
         planned.config, train::plan_replica(planned.config, planned.config.parallel.dp - 1), per_node, compute_.device);
     planned.fits = fits(static_cast<double>(planned.report.fullest.memory.total));
@@ -243,36 +252,37 @@ Json to_json(const Planned& planned) {
 Json to_json_in_full(const Planned& planned, const Planner& planner, int ranks) {
   Json json = to_json(planned);
   const auto replica = train::plan_replica(planned.config, planned.config.parallel.dp - 1);
+  const train::ComputeTraits compute = planner.compute(ranks);
   for (const int stage : train::telling_stages(replica.stages)) {
     const train::ModelPlace place{stage, planned.config.parallel.tp - 1};
-    const auto memory = train::plan_memory(planned.config, planned.config.data, replica, place, planner.compute());
+    const auto memory = train::plan_memory(planned.config, planned.config.data, replica, place, compute);
     const Range units = replica.stages[static_cast<size_t>(stage)];
     json["stages"].push_back(
         {{"stage", stage},
          {"units", {units.begin, units.end}},
          {"bytes", memory.total},
          {"classes", train::bytes_by_class(memory.peak)},
-         {"traffic_per_step", to_json(train::plan_traffic(planned.config, replica, place, planner.compute().device))}});
+         {"traffic_per_step", to_json(train::plan_traffic(planned.config, replica, place, compute.device))}});
   }
   json["advice"] = planned.fits ? Json(nullptr) : Json(planner.what_fits(planned, ranks));
   return json;
 }
 
 // One layout: the start report's lines, then memory and traffic of each kind of rank.
-std::string text_of(const Planned& planned, const Planner& planner) {
+std::string text_of(const Planned& planned, const Planner& planner, int ranks) {
   std::string out = layout_text(planned.config.parallel) + "\n";
   for (const std::string& line : planned.report.lines()) {
     out += line + "\n";
   }
   const int dp = planned.config.parallel.dp;
   const auto replica = train::plan_replica(planned.config, dp - 1);
+  const train::ComputeTraits compute = planner.compute(ranks);
   for (const int stage : train::telling_stages(replica.stages)) {
     const train::ModelPlace place{stage, planned.config.parallel.tp - 1};
-    const auto traffic = train::plan_traffic(planned.config, replica, place, planner.compute().device);
-    out += str(
-        "  stage ", stage, "\n    holds   ",
-        train::memory_text(train::plan_memory(planned.config, planned.config.data, replica, place, planner.compute())),
-        "\n");
+    const auto traffic = train::plan_traffic(planned.config, replica, place, compute.device);
+    out +=
+        str("  stage ", stage, "\n    holds   ",
+            train::memory_text(train::plan_memory(planned.config, planned.config.data, replica, place, compute)), "\n");
     std::vector<std::string> parts;
     for (const mesh::Group group : mesh::kGroups) {
       const auto& of_group = traffic[static_cast<size_t>(group)];
@@ -437,10 +447,10 @@ int run_plan(const Invocation& invocation) {
       }
     }
     print_once(plan.json ? to_json_in_full(*planned, planner, ranks).dump(2) + "\n"
-                         : text_of(*planned, planner) + (planned->fits
-                                                             ? ""
-                                                             : str("  too large for ", plan.memory_gib, " GiB a rank; ",
-                                                                   planner.what_fits(*planned, ranks), "\n")));
+                         : text_of(*planned, planner, ranks) +
+                               (planned->fits ? ""
+                                              : str("  too large for ", plan.memory_gib, " GiB a rank; ",
+                                                    planner.what_fits(*planned, ranks), "\n")));
     return 0;
   }
   std::string left_out;

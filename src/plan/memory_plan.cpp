@@ -113,6 +113,33 @@ int64_t most_activations(const StepConfig& config, const ReplicaPlan& replica, M
   return most;
 }
 
+// What ranks hold for the groups that span nodes.
+int64_t group_bytes(const RunConfig& config, const ReplicaPlan& replica, ModelPlace place,
+                    const tensor::FlatLayout& flat, const ComputeTraits& compute) {
+  if (compute.nodes.size() <= 1) {
+    return 0;
+  }
+  const ParallelConfig& parallel = config.parallel;
+  const mesh::ParallelDims dims = parallel_dims(parallel);
+  const zero::PrecisionPolicy policy = precision_policy(config.precision);
+  comm::TransportOptions options = transport_options(parallel);
+  options.nodes = compute.nodes;
+  options.sum_blocks = parse_sum_blocks(parallel.sum_blocks, dims.size()).value_or(compute.nodes);
+  int64_t bucket = 0;
+  for (const auto& one : flat.buckets) {
+    bucket = std::max(bucket, one.range.size());
+  }
+  mesh::LongestSums longest{};
+  const auto of = [&longest](mesh::Group group) -> comm::LongestSum& { return longest[static_cast<size_t>(group)]; };
+  of(dims.cuts_data() ? mesh::Group::kShard : mesh::Group::kData) = {flat.shards > 1, bucket, size_of(policy.reduce)};
+  of(mesh::Group::kReplica) = {false, bucket / flat.shards, size_of(policy.reduce)};
+  const int64_t samples = tensor::parts_of(replica.micro_batch, parallel.micro_batch_parts()).largest();
+  of(mesh::Group::kTensor) = {false, samples * config.model.num_tokens() * config.model.embed_dim,
+                              size_of(policy.compute)};
+  const int rank = dims.rank({replica.replica, place.tensor_rank, place.stage});
+  return mesh::own_bytes_of_groups(dims, rank, compute.device, options, longest);
+}
+
 // Simulating a long schedule takes seconds, and many layouts share one.
 const pipeline::ScheduleReport& schedule_report(const ParallelConfig& parallel, int micro_batches) {
   static std::map<std::tuple<std::string, int, int>, pipeline::ScheduleReport> known;
@@ -127,11 +154,16 @@ const pipeline::ScheduleReport& schedule_report(const ParallelConfig& parallel, 
 
 }  // namespace
 
-ComputeTraits compute_traits(const DataConfig& data, c10::Device device) {
+ComputeTraits compute_traits(const DataConfig& data, c10::Device device, const std::vector<int>& nodes) {
   const int threads = at::get_num_threads();
   const ReadAhead ahead = read_ahead(data, device, threads);
-  ComputeTraits traits{device.type(), threads, ahead.threads > 0 ? ahead.batches : 0, std::max(ahead.threads, 1),
-                       kernels::host_kernel().kernel};
+  ComputeTraits traits;
+  traits.device = device.type();
+  traits.threads = threads;
+  traits.read_ahead = ahead.threads > 0 ? ahead.batches : 0;
+  traits.reading_threads = std::max(ahead.threads, 1);
+  traits.fp32 = kernels::host_kernel().kernel;
+  traits.nodes = nodes;
   if (device.is_cuda()) {
     traits.capability = kernels::device_traits(device).capability;
   }
@@ -142,8 +174,11 @@ ReplicaPlan plan_replica(const StepConfig& config, int replica) {
   const ParallelConfig& parallel = config.parallel;
   const int64_t samples = Partition(config.global_batch_size, parallel.dp).part(replica).size();
   const int64_t micro_batches = data::num_micro_batches(samples, parallel.micro_batch_size);
-  return {pipeline::partition_stages(model::unit_costs(config.model), parallel.pp), samples,
-          static_cast<int>(micro_batches), micro_batches > 0 ? Partition(samples, micro_batches).largest() : 0,
+  return {replica,
+          pipeline::partition_stages(model::unit_costs(config.model), parallel.pp),
+          samples,
+          static_cast<int>(micro_batches),
+          micro_batches > 0 ? Partition(samples, micro_batches).largest() : 0,
           schedule_report(parallel, static_cast<int>(micro_batches))};
 }
 
@@ -169,7 +204,8 @@ MemoryPlan plan_memory(const StepConfig& config, const DataConfig& data, const R
   const auto kept = std::ssize(zero::optimizer_state_names(config.optimizer)) + (policy.has_own_master() ? 1 : 0);
   of_class(bytes, MemoryClass::kOptimizer) = flat.size / flat.shards * kept * size_of(policy.master);
   const bool reduces_copies = policy.reduce != policy.gradient;
-  of_class(bytes, MemoryClass::kCommunication) = reduces_copies ? flat.size * size_of(policy.reduce) : 0;
+  of_class(bytes, MemoryClass::kCommunication) =
+      (reduces_copies ? flat.size * size_of(policy.reduce) : 0) + group_bytes(config, replica, place, flat, compute);
   of_class(bytes, MemoryClass::kActivations) = most_activations(config, replica, place, units, policy.compute);
   of_class(bytes, MemoryClass::kData) = data_bytes(config, data, replica, place, policy, compute);
   // The start draws each parameter in fp64, beside its master weights.

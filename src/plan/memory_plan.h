@@ -30,10 +30,11 @@ struct ComputeTraits {
   int64_t reading_threads = 2;                                     ///< of each loader; the main one where there is none
   kernels::ProductKernel fp32 = kernels::ProductKernel::kLibrary;  ///< host_kernel() on the host
   int capability = 90;                                             ///< of the GPU: 90 for sm_90
+  std::vector<int> nodes;                                          ///< ranks of each; empty: all are on one
 };
 
-/// Those of this process, after the kernels were chosen.
-ComputeTraits compute_traits(const DataConfig& data, c10::Device device);
+/// Those of this process, after the kernels were chosen; `nodes`: how many ranks each has.
+ComputeTraits compute_traits(const DataConfig& data, c10::Device device, const std::vector<int>& nodes);
 
 /// The place of a rank in its replica of the model.
 struct ModelPlace {
@@ -53,6 +54,7 @@ struct MemoryPlan {
 
 /// What the ranks of a replica have in common.
 struct ReplicaPlan {
+  int replica = 0;
   std::vector<Range> stages;  ///< units of each stage
   int64_t samples = 0;        ///< of a step with the whole batch
   int micro_batches = 0;

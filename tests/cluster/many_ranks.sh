@@ -41,6 +41,11 @@ assert ("ranks" in run.summary) == (ranks <= 64) and ("ranks_file" in run.summar
 for rank in run.ranks:
     assert abs(rank["seconds"]["step"] - run.ranks[0]["seconds"]["step"]) < 0.2 * seconds, rank
     assert rank["memory"]["peak"]["parameters"] == rank["memory"]["predicted"]["parameters"] and rank["slow"] is not None, rank
+    # Figures of a validation, of losses and of norms are not planned; and not every rank has its turn with the longest sums.
+    counted, planned = (rank["memory"][of]["communication"] for of in ("peak", "predicted"))
+    assert 0 < counted <= planned + (64 << 10), (rank["rank"], counted, planned)
+counted, planned = (max(rank["memory"][of]["communication"] for rank in run.ranks) for of in ("peak", "predicted"))
+assert planned <= 1.2 * counted, (counted, planned)
 assert run.summary["deciding"]["host"] in nodes
 files = sum(len(names) for _, _, names in os.walk(str(ranks)))
 lines = open(f"{ranks}.txt", encoding="utf-8").read().splitlines()

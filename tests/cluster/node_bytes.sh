@@ -58,6 +58,10 @@ assert start["layout"]["nodes"] == nodes and len(start["layout"]["sum_blocks"]) 
 sent = [(c - b - (b - a)) / 5 for a, b, c in zip(first, second, third)]
 least = 2 * parameters * (nodes - 1)
 sizes = start["layout"]["sum_blocks"]
+# What ranks hold for messages is planned, but for figures of losses and norms.
+for rank in json.load(open(name + "/summary.json", encoding="utf-8"))["ranks"]:
+    counted, planned = (rank["memory"][of]["communication"] for of in ("peak", "predicted"))
+    assert planned <= counted <= planned + 4096, (rank["rank"], counted, planned)
 total, most = sum(sent) / least, max(sent) / (least / nodes)
 print(f"  {parameters / 1e6:.1f} MB, MB a step out of the nodes: {', '.join(f'{x / 1e6:.2f}' for x in sent)}; "
       f"together {total:.3f} times the least")

@@ -48,17 +48,24 @@ class ExchangeTask final : public HostTask {
   MpiRequests requests_;
 };
 
+// The nodes that speak: where a group spans several that are not the blocks of its sums, every rank is one.
+std::vector<int> speaking_nodes(const std::vector<int>& machines, const SumBlocks& blocks, HostPath path) {
+  const bool speaks_alone = path == HostPath::kMessages || (machines.size() > 1 && machines != blocks);
+  const int ranks = std::accumulate(machines.begin(), machines.end(), 0);
+  return speaks_alone ? std::vector<int>(static_cast<size_t>(ranks), 1) : machines;
+}
+
 class MpiCommunicator final : public CommunicatorBase {
  public:
   MpiCommunicator(std::string axis, MpiGroup group, const TransportOptions& options)
       : CommunicatorBase(std::move(axis), group.rank(), group.size(), at::kCPU, group.watched()) {
     const std::vector<int> machines = options.nodes.empty() ? group.node_sizes() : options.nodes;
-    std::vector<int> nodes = machines;
-    const SumBlocks blocks = options.sum_blocks.empty() ? nodes : options.sum_blocks;
+    const SumBlocks blocks = options.sum_blocks.empty() ? machines : options.sum_blocks;
+    std::vector<int> nodes = speaking_nodes(machines, blocks, options.host_path);
     VH_ASSERT(std::accumulate(blocks.begin(), blocks.end(), 0) == size(),
               str("blocks of a sum for ", size(), " ranks"));
     TransportOptions fitted = options;
-    fitted.slot_bytes = slots_in_memory(group, nodes, blocks, options);
+    fitted.slot_bytes = nodes == machines ? slots_in_memory(group, nodes, options) : 0;
     if (fitted.slot_bytes == 0) {
       nodes.assign(static_cast<size_t>(size()), 1);
       fitted.slot_bytes = options.slot_bytes_between_nodes;
@@ -75,11 +82,10 @@ class MpiCommunicator final : public CommunicatorBase {
   }
 
  private:
-  // How large slots are where the ranks of each node may add up what they have before it leaves the node, and have the
-  // memory for it; else 0.
-  static int64_t slots_in_memory(const MpiGroup& group, const std::vector<int>& nodes, const SumBlocks& blocks,
+  // How large slots are where the ranks of each node have the memory to add up what they have before it leaves the
+  // node; else 0.
+  static int64_t slots_in_memory(const MpiGroup& group, const std::vector<int>& nodes,
                                  const TransportOptions& options) {
-    if (options.host_path == HostPath::kMessages || (nodes.size() > 1 && nodes != blocks)) return 0;
     const int64_t ranks = *std::max_element(nodes.begin(), nodes.end());
     const int64_t free = group.min(free_shared_memory());
     // A full /dev/shm kills a process with SIGBUS at its first write. Half of what is free may be taken, as other
@@ -132,6 +138,18 @@ class MpiCommunicator final : public CommunicatorBase {
 std::unique_ptr<Communicator> make_mpi_communicator(const std::string& axis, MpiGroup group,
                                                     const TransportOptions& options) {
   return std::make_unique<MpiCommunicator>(axis, std::move(group), options);
+}
+
+int64_t host_group_bytes(int rank, const TransportOptions& options, const LongestSum& longest) {
+  const SumBlocks& blocks = options.sum_blocks.empty() ? options.nodes : options.sum_blocks;
+  const GroupNodes nodes(speaking_nodes(options.nodes, blocks, options.host_path), blocks,
+                         options.most_nodes_in_one_step);
+  if (nodes.num_nodes() == 1) return 0;
+  const int64_t slot = options.slot_bytes_between_nodes;
+  const int node = nodes.node_of(rank);
+  const auto ranks = static_cast<int>(nodes.ranks(node).size());
+  return SharedSegment::own_bytes(ranks, SharedSlots::bytes_per_rank(slot)) +
+         SharedSlots::most_led(ranks) * staging_bytes(nodes, node, longest, slot);
 }
 
 }  // namespace vit_hybrid::comm

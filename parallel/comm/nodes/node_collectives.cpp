@@ -229,26 +229,33 @@ int64_t element_bytes(const at::Tensor& tensor) {
   return static_cast<int64_t>(tensor.element_size());
 }
 
+// Elements of a round of sums, of the tensor, or of each rank's part.
+int64_t elements_of_round(bool scatters, int64_t size, int64_t slot_bytes, int num_ranks) {
+  return slot_bytes / (scatters ? size * num_ranks : size);
+}
+
+// Of the leader's slot, the parts at `places` in a round of so many elements, of the tensor or of each rank's part.
+Range bytes_at(const GroupNodes& nodes, Range places, bool scatters, int64_t elements, int64_t size) {
+  if (scatters) {
+    return {nodes.ranks_before(static_cast<int>(places.begin)) * elements * size,
+            nodes.ranks_before(static_cast<int>(places.end)) * elements * size};
+  }
+  const Partition parts(elements, nodes.num_nodes());
+  return {parts.part(places.begin).begin * size, parts.part(places.end - 1).end * size};
+}
+
+// Of what a node's peers send it of its `own` bytes in a step.
+int64_t bytes_of_peers(const std::vector<int>& peers, int64_t own) {
+  return (std::ssize(peers) - 1) * own;
+}
+
+bool is_small(const GroupNodes& nodes, int64_t bytes, int64_t slot_bytes) {
+  return bytes <= std::min(kSmallBytes, slot_bytes) && nodes.adds_nodes_by_tree();
+}
+
 int detail_of(at::ScalarType type, ReduceOp op) {
   return static_cast<int>(type) << 4 | static_cast<int>(op);
 }
-
-// The tree of reduce_in_blocks() over nodes, of which `node` adds the values of `children` to its own, in this order,
-// and gives the sum to `parent` (-1: it is the root, 0).
-struct NodeTree {
-  NodeTree(int node, int num_nodes) {
-    for (Range range{0, num_nodes}; range.size() > 1;) {
-      const auto half = static_cast<int>(range.begin + Partition(range.size(), 2).part(1).begin);
-      if (node == range.begin) children.push_back(half);
-      if (node == half) parent = static_cast<int>(range.begin);
-      range = node < half ? Range{range.begin, half} : Range{half, range.end};
-    }
-    std::reverse(children.begin(), children.end());
-  }
-
-  std::vector<int> children;
-  int parent = -1;
-};
 
 // Up to kSmallBytes. On one node every rank reduces everything; else the leader does, and the leaders by the tree.
 class SmallAllReduce final : public NodeTask {
@@ -320,11 +327,6 @@ class PartsTask : public NodeTask {
   // Of the leader's slot, those of the parts at `places`.
   virtual Range bytes_of_parts(int64_t round, Range places) const = 0;
 
-  // Where each rank has `of_rank` bytes.
-  Range bytes_of_ranks(Range places, int64_t of_rank) const {
-    return {link().ranks_before(static_cast<int>(places.begin)) * of_rank,
-            link().ranks_before(static_cast<int>(places.end)) * of_rank};
-  }
   Range bytes_after(int64_t round, int node_step, int node) const {
     return bytes_of_parts(round, link().steps().places(node_step, node));
   }
@@ -358,13 +360,15 @@ class PartsTask : public NodeTask {
 // and adds up what comes for its parts.
 class Reduction : public PartsTask {
  protected:
-  Reduction(std::shared_ptr<NodeLink> link, Operation kind, const at::Tensor& tensor, ReduceOp op, int64_t num_rounds,
-            bool reduces)
-      : PartsTask(std::move(link), kind, static_cast<int64_t>(tensor.nbytes()), detail_of(tensor.scalar_type(), op),
-                  num_rounds, reduces),
+  // Of so many elements of the tensor, or of each rank's part.
+  Reduction(const std::shared_ptr<NodeLink>& the_link, Operation kind, const at::Tensor& tensor, ReduceOp op,
+            int64_t elements, bool reduces)
+      : PartsTask(the_link, kind, static_cast<int64_t>(tensor.nbytes()), detail_of(tensor.scalar_type(), op),
+                  rounds_of(elements, elements_per_round(*the_link, kind, tensor)), reduces),
         type_(tensor.scalar_type()),
         op_(op),
-        size_(element_bytes(tensor)) {}
+        size_(element_bytes(tensor)),
+        per_round_(elements_per_round(*the_link, kind, tensor)) {}
 
   void reduce_on_node(const std::vector<const void*>& sources, void* result, int64_t count) const {
     reduce_in_blocks(type_, op_, sources, link().blocks_in_node(), result, count);
@@ -376,7 +380,7 @@ class Reduction : public PartsTask {
     if (step >= link().steps().count()) return false;
     const std::vector<int> peers = peers_from_own(step);
     const int64_t own_bytes = bytes_after(round, step, peers.front()).size();
-    char* const others = staging(round, static_cast<int64_t>(peers.size() - 1) * own_bytes);
+    char* const others = staging(round, bytes_of_peers(peers, own_bytes));
     for (size_t i = 1; i < peers.size(); ++i)
       receive(requests, round, step, peers[i], others + static_cast<int64_t>(i - 1) * own_bytes, own_bytes);
     for (size_t i = 1; i < peers.size(); ++i) {
@@ -388,16 +392,22 @@ class Reduction : public PartsTask {
 
   at::ScalarType type_;
   ReduceOp op_;
-  int64_t size_;  // of an element
+  int64_t size_;       // of an element
+  int64_t per_round_;  // elements
 
  private:
+  static int64_t elements_per_round(NodeLink& link, Operation kind, const at::Tensor& tensor) {
+    return elements_of_round(kind == Operation::kReduceScatter, element_bytes(tensor), link.slots().slot_bytes(),
+                             link.num_ranks());
+  }
+
   // In the order of the nodes, not in that in which they were asked.
   void add_up(int64_t round, int step) const {
     const std::vector<int> peers = link().steps().peers(step, link().node());
     const Range own = bytes_after(round, step, link().node());
     char* const sums = leaders_slot(round) + own.begin;
     const auto num_others = static_cast<int64_t>(peers.size()) - 1;
-    const char* const others = staging(round, num_others * own.size());
+    const char* const others = staging(round, bytes_of_peers(peers, own.size()));
     std::vector<const void*> sources = {sums};  // as peers_from_own()
     for (int64_t i = 0; i < num_others; ++i)
       sources.push_back(others + i * own.size());
@@ -413,10 +423,7 @@ class Reduction : public PartsTask {
 class AllReduce final : public Reduction {
  public:
   AllReduce(const std::shared_ptr<NodeLink>& the_link, const at::Tensor& tensor, ReduceOp op)
-      : Reduction(the_link, Operation::kAllReduce, tensor, op,
-                  rounds_of(tensor.numel(), the_link->slots().slot_bytes() / element_bytes(tensor)), true),
-        tensor_(tensor),
-        per_round_(slots().slot_bytes() / size_) {}
+      : Reduction(the_link, Operation::kAllReduce, tensor, op, tensor.numel(), true), tensor_(tensor) {}
 
  private:
   int64_t first_element(int64_t round) const { return round * per_round_; }
@@ -424,8 +431,7 @@ class AllReduce final : public Reduction {
   // Elements of the round's block that `rank` of the node reduces.
   Range share(int64_t round, int rank) const { return Partition(block(round), slots().size()).part(rank); }
   Range bytes_of_parts(int64_t round, Range places) const override {
-    const Partition parts(block(round), num_nodes());
-    return {parts.part(places.begin).begin * size_, parts.part(places.end - 1).end * size_};
+    return bytes_at(link(), places, false, block(round), size_);
   }
   char* in_tensor(int64_t round, int64_t element) const {
     return data_of(tensor_) + (first_element(round) + element) * size_;
@@ -472,7 +478,6 @@ class AllReduce final : public Reduction {
   }
 
   at::Tensor tensor_;
-  int64_t per_round_;
 };
 
 // A round takes the same elements of every part, one part after the other in the slot. On one node every rank reduces
@@ -481,17 +486,11 @@ class ReduceScatter final : public Reduction {
  public:
   ReduceScatter(const std::shared_ptr<NodeLink>& the_link, const at::Tensor& output, const at::Tensor& input,
                 ReduceOp op)
-      : Reduction(the_link, Operation::kReduceScatter, input, op,
-                  rounds_of(output.numel(), elements_per_round(input, *the_link)), the_link->num_nodes() > 1),
+      : Reduction(the_link, Operation::kReduceScatter, input, op, output.numel(), the_link->num_nodes() > 1),
         output_(output),
-        input_(input),
-        per_round_(elements_per_round(input, *the_link)) {}
+        input_(input) {}
 
  private:
-  static int64_t elements_per_round(const at::Tensor& input, NodeLink& link) {
-    return link.slots().slot_bytes() / (element_bytes(input) * link.group().size());
-  }
-
   Range block(int64_t round) const { return {round * per_round_, std::min(output_.numel(), (round + 1) * per_round_)}; }
   const char* input_at(int part, int64_t element) const {
     return data_of(input_) + (part * output_.numel() + element) * size_;
@@ -499,7 +498,7 @@ class ReduceScatter final : public Reduction {
   int own_part() const { return link().group().rank(); }
   int64_t place_of(int part, int64_t round) const { return link().place_of_rank(part) * block(round).size() * size_; }
   Range bytes_of_parts(int64_t round, Range places) const override {
-    return bytes_of_ranks(places, block(round).size() * size_);
+    return bytes_at(link(), places, true, block(round).size(), size_);
   }
 
   void put_in(int64_t round) override {
@@ -537,7 +536,6 @@ class ReduceScatter final : public Reduction {
 
   at::Tensor output_;
   at::Tensor input_;
-  int64_t per_round_;
 };
 
 // A round takes the same bytes of every rank. On one node they stand in the ranks' slots; else one part after the other
@@ -570,7 +568,7 @@ class AllGather final : public PartsTask {
   }
 
   Range bytes_of_parts(int64_t round, Range places) const override {
-    return bytes_of_ranks(places, block(round).size());
+    return bytes_at(link(), places, true, block(round).size(), 1);
   }
   bool post(int64_t round, int step, MpiRequests& requests) override {
     return post_gather(round, step, step, requests);
@@ -645,8 +643,7 @@ class Broadcast final : public NodeTask {
 }  // namespace
 
 std::unique_ptr<HostTask> node_all_reduce(std::shared_ptr<NodeLink> link, const at::Tensor& tensor, ReduceOp op) {
-  const int64_t small = std::min(kSmallBytes, link->slots().slot_bytes());
-  if (static_cast<int64_t>(tensor.nbytes()) <= small && link->adds_nodes_by_tree()) {
+  if (is_small(*link, static_cast<int64_t>(tensor.nbytes()), link->slots().slot_bytes())) {
     return std::make_unique<SmallAllReduce>(std::move(link), Operation::kAllReduce, tensor, op);
   }
   return std::make_unique<AllReduce>(std::move(link), tensor, op);
@@ -671,6 +668,21 @@ std::unique_ptr<HostTask> node_broadcast(std::shared_ptr<NodeLink> link, const a
 std::unique_ptr<HostTask> node_barrier(std::shared_ptr<NodeLink> link) {
   return std::make_unique<SmallAllReduce>(std::move(link), Operation::kBarrier, at::zeros({1}, at::kByte),
                                           ReduceOp::kMax);
+}
+
+int64_t staging_bytes(const GroupNodes& nodes, int node, const LongestSum& sum, int64_t slot_bytes) {
+  const int64_t bytes = sum.elements * sum.element_bytes;
+  if (!sum.scatters && is_small(nodes, bytes, slot_bytes)) {
+    return std::ssize(NodeTree(node, nodes.num_nodes()).children) * bytes;
+  }
+  const int64_t elements = std::min(sum.scatters ? sum.elements / nodes.num_ranks() : sum.elements,
+                                    elements_of_round(sum.scatters, sum.element_bytes, slot_bytes, nodes.num_ranks()));
+  int64_t most = 0;
+  for (int step = 0; step < nodes.steps().count(); ++step) {
+    const Range own = bytes_at(nodes, nodes.steps().places(step, node), sum.scatters, elements, sum.element_bytes);
+    most = std::max(most, bytes_of_peers(nodes.steps().peers(step, node), own.size()));
+  }
+  return most;
 }
 
 }  // namespace vit_hybrid::comm

@@ -12,6 +12,7 @@
 
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/host_task.h"
+#include "parallel/comm/make_communicator.h"
 #include "parallel/comm/nodes/node_link.h"
 
 namespace vit_hybrid::comm {
@@ -24,5 +25,8 @@ std::unique_ptr<HostTask> node_all_gather(std::shared_ptr<NodeLink> link, const 
                                           const at::Tensor& input);
 std::unique_ptr<HostTask> node_broadcast(std::shared_ptr<NodeLink> link, const at::Tensor& tensor, int root);
 std::unique_ptr<HostTask> node_barrier(std::shared_ptr<NodeLink> link);
+
+/// Most bytes that a leader on `node` stages in a round of such a sum, with slots of so many bytes. Pure.
+int64_t staging_bytes(const GroupNodes& nodes, int node, const LongestSum& sum, int64_t slot_bytes);
 
 }  // namespace vit_hybrid::comm

@@ -44,7 +44,7 @@ struct SharedSegment::Window {
 SharedSegment::SharedSegment(const MpiGroup& node, int64_t bytes_per_rank) : window_(std::make_unique<Window>()) {
   if (node.size() == 1) {
     const MemoryScope scope(MemoryClass::kCommunication);
-    window_->own = at::empty({bytes_per_rank + static_cast<int64_t>(kAlignment)}, at::kByte);
+    window_->own = at::empty({own_bytes(1, bytes_per_rank)}, at::kByte);
     window_->regions.push_back(align(window_->own.data_ptr()));
     std::memset(region(0), 0, static_cast<size_t>(bytes_per_rank));
     return;
@@ -80,6 +80,10 @@ SharedSegment::~SharedSegment() {
 }
 
 SharedSegment::SharedSegment(SharedSegment&&) noexcept = default;
+
+int64_t SharedSegment::own_bytes(int num_ranks, int64_t bytes_per_rank) {
+  return num_ranks == 1 ? bytes_per_rank + static_cast<int64_t>(kAlignment) : 0;
+}
 
 std::byte* SharedSegment::region(int rank) const {
   return window_->regions[static_cast<size_t>(rank)];
@@ -227,30 +231,55 @@ Range NodeSteps::places(int step, int node) const {
   return {first, step == 0 ? first + num_runs_ : first + 1};
 }
 
-NodeLink::NodeLink(MpiGroup group, const std::vector<int>& nodes, const SumBlocks& blocks,
-                   const TransportOptions& options)
-    : group_(std::move(group)),
-      first_(first_ranks(nodes)),
-      node_(node_of_rank(first_, group_.rank())),
-      max_message_bytes_(options.max_message_bytes),
-      slots_(slots_of_node(group_, num_nodes(), node_, options.slot_bytes)) {
-  VH_ASSERT(first_.back() == group_.size(), str("nodes of ", first_.back(), " ranks for ", group_.size()));
-  if (num_nodes() == 1) {
-    blocks_in_node_ = blocks;
-    blocks_of_nodes_ = {1};
-  } else if (nodes == blocks) {
-    blocks_in_node_ = {nodes[static_cast<size_t>(node_)]};
-    blocks_of_nodes_.assign(nodes.size(), 1);
-  } else {
-    VH_ASSERT(num_nodes() == group_.size(), "nodes that are not the blocks of a sum");
-    blocks_in_node_ = {1};
-    blocks_of_nodes_ = blocks;
+NodeTree::NodeTree(int node, int num_nodes) {
+  for (Range range{0, num_nodes}; range.size() > 1;) {
+    const auto half = static_cast<int>(range.begin + Partition(range.size(), 2).part(1).begin);
+    if (node == range.begin) children.push_back(half);
+    if (node == half) parent = static_cast<int>(range.begin);
+    range = node < half ? Range{range.begin, half} : Range{half, range.end};
   }
-  steps_ = NodeSteps(num_nodes(), adds_nodes_by_tree() ? options.most_nodes_in_one_step : num_nodes());
+  std::reverse(children.begin(), children.end());
+}
+
+GroupNodes::GroupNodes(const std::vector<int>& nodes, const SumBlocks& blocks, int most_in_one_step)
+    : first_(first_ranks(nodes)) {
+  const bool are_blocks = num_nodes() == 1 || nodes == blocks;
+  VH_ASSERT(are_blocks || num_nodes() == num_ranks(), "nodes that are not the blocks of a sum");
+  blocks_of_nodes_ = are_blocks ? SumBlocks(nodes.size(), 1) : blocks;
+  steps_ = NodeSteps(num_nodes(), adds_nodes_by_tree() ? most_in_one_step : num_nodes());
   before_ = {0};
   for (int place = 0; place < num_nodes(); ++place) {
     before_.push_back(before_.back() + static_cast<int>(ranks(steps_.node_at(place)).size()));
   }
+}
+
+int GroupNodes::node_of(int rank) const {
+  return node_of_rank(first_, rank);
+}
+
+int GroupNodes::leader(int node, uint64_t round) const {
+  const Range there = ranks(node);
+  return static_cast<int>(there.begin) + SharedSlots::leader(round, static_cast<int>(there.size()));
+}
+
+int GroupNodes::place_of_rank(int rank) const {
+  const int node = node_of(rank);
+  return ranks_before(steps_.place(node)) + rank - static_cast<int>(ranks(node).begin);
+}
+
+bool GroupNodes::adds_nodes_by_tree() const {
+  return blocks_of_nodes_.size() == first_.size() - 1;
+}
+
+NodeLink::NodeLink(MpiGroup group, const std::vector<int>& nodes, const SumBlocks& blocks,
+                   const TransportOptions& options)
+    : GroupNodes(nodes, blocks, options.most_nodes_in_one_step),
+      group_(std::move(group)),
+      node_(node_of(group_.rank())),
+      blocks_in_node_(num_nodes() == 1 ? blocks : SumBlocks{nodes[static_cast<size_t>(node_)]}),
+      max_message_bytes_(options.max_message_bytes),
+      slots_(slots_of_node(group_, num_nodes(), node_, options.slot_bytes)) {
+  VH_ASSERT(num_ranks() == group_.size(), str("nodes of ", num_ranks(), " ranks for ", group_.size()));
   // An element of every rank's part fits into a slot.
   VH_ASSERT(slots_.slot_bytes() >= 8 * group_.size(), str("slots of ", slots_.slot_bytes(), " bytes"));
 }
@@ -269,28 +298,11 @@ MpiRequests NodeLink::requests() const {
   return {mpi_comm(group_), max_message_bytes_};
 }
 
-int NodeLink::node_of(int rank) const {
-  return node_of_rank(first_, rank);
-}
-
-int NodeLink::leader(int node, uint64_t round) const {
-  const Range there = ranks(node);
-  return static_cast<int>(there.begin) + SharedSlots::leader(round, static_cast<int>(there.size()));
-}
-
-int NodeLink::place_of_rank(int rank) const {
-  const int node = node_of(rank);
-  return ranks_before(steps_.place(node)) + rank - static_cast<int>(ranks(node).begin);
-}
-
-bool NodeLink::adds_nodes_by_tree() const {
-  return blocks_of_nodes_.size() == first_.size() - 1;
-}
-
 char* NodeLink::staging(uint64_t round, int64_t bytes) {
   at::Tensor& memory = staging_[round % SharedSlots::kNumSlots];
   if (!memory.defined() || memory.numel() < bytes) {
     const MemoryScope scope(MemoryClass::kCommunication);
+    memory = at::Tensor();  // before the larger one is there
     memory = at::empty({bytes}, at::kByte);
   }
   return static_cast<char*>(memory.data_ptr());

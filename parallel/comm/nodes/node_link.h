@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,9 @@ class SharedSegment {
   ~SharedSegment();
   SharedSegment(SharedSegment&&) noexcept;
   SharedSegment& operator=(SharedSegment&&) = delete;
+
+  /// Of that, bytes of ATen's memory on a node of so many ranks.
+  static int64_t own_bytes(int num_ranks, int64_t bytes_per_rank);
 
   /// Region of `rank`, as mapped in this process.
   std::byte* region(int rank) const;
@@ -84,6 +88,8 @@ class SharedSlots {
   static int leader(uint64_t round, int num_ranks) {
     return static_cast<int>(round % static_cast<uint64_t>(num_ranks));
   }
+  /// Of the rounds in flight, so many have the same leader at most.
+  static int most_led(int num_ranks) { return kNumSlots / std::gcd(kNumSlots, num_ranks); }
   /// By the leader of `round`, and of its earlier ones.
   void mark_led(uint64_t round);
   bool is_led(uint64_t round) const;
@@ -138,31 +144,30 @@ class NodeSteps {
   int run_size_;
 };
 
-/// What the tasks of one group share: which of its ranks are on which node, and the slots of the own node.
-class NodeLink {
+/// The tree of reduce_in_blocks() over nodes, of which `node` adds the values of `children` to its own, in this order,
+/// and gives the sum to `parent` (-1: it is the root, 0).
+struct NodeTree {
+  NodeTree(int node, int num_nodes);
+
+  std::vector<int> children;
+  int parent = -1;
+};
+
+/// Which ranks of a group are on which node, and how nodes exchange. A pure value.
+class GroupNodes {
  public:
-  /// `nodes`: how many ranks each node has, in the order of `group`, whose ranks are consecutive on every node.
-  /// `blocks`: of every sum. If there are several nodes, each is a block, or has one rank. Slots are of
-  /// options.slot_bytes, whatever the nodes. Collective over `group`.
-  NodeLink(MpiGroup group, const std::vector<int>& nodes, const SumBlocks& blocks, const TransportOptions& options);
+  /// `nodes`: how many ranks each node has, consecutive ones. `blocks`: of every sum; if there are several nodes, each
+  /// is a block, or has one rank. `most_in_one_step`: of NodeSteps, where sums over nodes are the balanced tree.
+  GroupNodes(const std::vector<int>& nodes, const SumBlocks& blocks, int most_in_one_step);
 
-  /// From now on what is sent to ranks of other machines counts for the axis. `machines`: how many ranks each has, also
-  /// where a node is one of them.
-  void count_for(const std::string& axis, const std::vector<int>& machines);
-  void count_sent(int rank, int64_t bytes) const;
-
-  const MpiGroup& group() const { return group_; }
-  MpiRequests requests() const;
+  int num_ranks() const { return first_.back(); }
   int num_nodes() const { return static_cast<int>(first_.size()) - 1; }
-  /// Number of the own node.
-  int node() const { return node_; }
   int node_of(int rank) const;
   /// Ranks of the group that are on `node`.
   Range ranks(int node) const { return {first_[static_cast<size_t>(node)], first_[static_cast<size_t>(node) + 1]}; }
   /// The rank of the group that speaks for `node` in `round`; they take turns.
   int leader(int node, uint64_t round) const;
-  /// Of a sum over the ranks of the own node, and over the nodes.
-  const SumBlocks& blocks_in_node() const { return blocks_in_node_; }
+  /// Of a sum over the nodes.
   const SumBlocks& blocks_of_nodes() const { return blocks_of_nodes_; }
   /// Whether a sum over nodes is the balanced tree of them.
   bool adds_nodes_by_tree() const;
@@ -172,6 +177,32 @@ class NodeLink {
   /// The number of the part of `rank` in the order of places.
   int place_of_rank(int rank) const;
 
+ private:
+  std::vector<int> first_;  // rank of each node, and the size of the group
+  SumBlocks blocks_of_nodes_;
+  NodeSteps steps_{1, 1};
+  std::vector<int> before_;  // ranks before each place, and all
+};
+
+/// What the tasks of one group share: its nodes, and the slots of the own one.
+class NodeLink : public GroupNodes {
+ public:
+  /// `nodes` and `blocks` of `group`: GroupNodes. Slots are of options.slot_bytes, whatever the nodes. Collective over
+  /// `group`.
+  NodeLink(MpiGroup group, const std::vector<int>& nodes, const SumBlocks& blocks, const TransportOptions& options);
+
+  /// From now on what is sent to ranks of other machines counts for the axis. `machines`: how many ranks each has, also
+  /// where a node is one of them.
+  void count_for(const std::string& axis, const std::vector<int>& machines);
+  void count_sent(int rank, int64_t bytes) const;
+
+  const MpiGroup& group() const { return group_; }
+  MpiRequests requests() const;
+  /// Number of the own node.
+  int node() const { return node_; }
+  /// Of a sum over the ranks of the own node.
+  const SumBlocks& blocks_in_node() const { return blocks_in_node_; }
+
   SharedSlots& slots() { return slots_; }
   TaskQueue& queue() { return queue_; }  ///< in whose order tasks use the rounds
   /// Memory of this process, at least so many bytes, for messages of `round`, of which it is the leader.
@@ -179,14 +210,10 @@ class NodeLink {
 
  private:
   MpiGroup group_;
-  std::vector<int> first_;  // rank of each node, and the size of the group
   int node_;
   std::string axis_;
   std::vector<int> first_of_machine_;  // rank of each; empty: nothing is counted
   SumBlocks blocks_in_node_;
-  SumBlocks blocks_of_nodes_;
-  NodeSteps steps_{1, 1};
-  std::vector<int> before_;  // ranks before each place, and all
   int64_t max_message_bytes_;
   SharedSlots slots_;
   TaskQueue queue_;

@@ -14,6 +14,7 @@
 #include "parallel/comm/mpi/mpi_group.h"
 #include "src/base/autograd_node.h"
 #include "src/base/error.h"
+#include "src/base/memory_tracker.h"
 #include "src/base/timer.h"
 #include "tests/support/communicator_suite.h"
 #include "tests/support/statistics.h"
@@ -121,6 +122,46 @@ TEST_CASE("communicator: many nodes exchange in two steps, and have the bits of 
     options.nodes = nodes;
     options.most_nodes_in_one_step = 2;
     check_communicator(*make(world.duplicate(), options), at::kCPU, nodes);
+  }
+}
+
+// As MemoryTracker counts it, after so many rounds that every rank has led some in all of its slots.
+TEST_CASE("communicator: what a rank holds for sums over nodes is what host_group_bytes() says") {
+  const MemoryTracker::Attachment attachment;
+  const auto held = [] { return MemoryTracker::report().current[static_cast<size_t>(MemoryClass::kCommunication)]; };
+  const MpiGroup world = MpiGroup::world();
+  const int size = world.size();
+  if (size < 2) return;
+  std::vector<std::vector<int>> of_nodes = {
+      {size}, runs_of(1, size), runs_of(2, size), runs_of(3, size), {1, size - 1}};
+  if (size == 8) of_nodes.insert(of_nodes.end(), {{2, 2, 2, 2}, {1, 3, 2, 2}, {4, 4}, {6, 2}});
+  constexpr int64_t kSlot = int64_t{32} << 10;
+  for (const auto& nodes : of_nodes) {
+    for (const bool blocks_are_nodes : {true, false}) {
+      comm::TransportOptions options = path(HostPath::kAuto);
+      options.slot_bytes_between_nodes = kSlot;
+      options.nodes = nodes;
+      options.most_nodes_in_one_step = 3;
+      if (!blocks_are_nodes) options.sum_blocks = {size};
+      for (const int64_t elements : {int64_t{8}, int64_t{1000}, kSlot / 4 - 80, kSlot + kSlot / 4}) {
+        for (const bool scatters : {false, true}) {
+          CAPTURE(nodes);
+          CAPTURE(blocks_are_nodes);
+          CAPTURE(elements);
+          CAPTURE(scatters);
+          const at::Tensor part = at::zeros({elements / size}, at::kFloat);
+          const at::Tensor whole = at::zeros({elements / size * size}, at::kFloat);
+          const int64_t before = held();
+          const auto communicator = make(world.duplicate(), options);
+          for (int i = 0; i < 4 * size; ++i) {
+            (scatters ? communicator->reduce_scatter(part, whole, ReduceOp::kSum)
+                      : communicator->all_reduce(whole, ReduceOp::kSum))
+                .wait();
+          }
+          CHECK(held() - before == comm::host_group_bytes(world.rank(), options, {scatters, whole.numel(), 4}));
+        }
+      }
+    }
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "parallel/comm/mpi/mpi_group.h"
 #include "parallel/mesh/device_mesh.h"
+#include "src/base/memory_tracker.h"
 
 namespace vit_hybrid::testing {
 
@@ -135,6 +136,26 @@ TEST_CASE("mesh: groups of the parts of a data axis are there where it is cut, w
     CHECK(members(mesh.group(Group::kReplica), rank) == replica);
     CHECK(mesh.group(Group::kShard).rank() == rank % part);
     CHECK(mesh.group(Group::kReplica).rank() == rank / part);
+  }
+}
+
+TEST_CASE("mesh: what a rank holds for groups over nodes before any long sum is what own_bytes_of_groups() says") {
+  const MemoryTracker::Attachment attachment;
+  const auto held = [] { return MemoryTracker::report().current[static_cast<size_t>(MemoryClass::kCommunication)]; };
+  const comm::MpiGroup world = comm::MpiGroup::world();
+  const int size = world.size();
+  if (size % 4 != 0) return;
+  for (const ParallelDims& dims :
+       {ParallelDims(size / 2, 2, 1), ParallelDims(size, 1, 1, mesh::kDefaultOrder, 2), ParallelDims(size / 4, 2, 2)}) {
+    for (const int per_node : {1, 2, size / 2, size}) {
+      CAPTURE(dims.text());
+      CAPTURE(per_node);
+      comm::TransportOptions options;
+      options.nodes.assign(static_cast<size_t>(size / per_node), per_node);
+      const int64_t before = held();
+      const DeviceMesh mesh(dims, world, at::kCPU, options);
+      CHECK(held() - before == mesh::own_bytes_of_groups(dims, world.rank(), at::kCPU, options, {}));
+    }
   }
 }
 
