@@ -33,18 +33,22 @@ def fail(text, code):
     sys.exit(code)
 
 
-def run_script(main):
-    """Calls a script's main() and ends the script. A standard output that nobody reads any more ends it quietly, one that cannot
-    be written (a full disk behind > FILE) with one line."""
-    code = 0
+def run_script(main, unread=0):
+    """Calls a script's main() and ends the script. A standard output that nobody reads any more ends it quietly (within main() with
+    exit code `unread`), one that cannot be written (a full disk behind > FILE) with one line, and so does a file that main() has no
+    words for."""
     try:
         try:
+            code = unread
             main()
+            code = 0
         except SystemExit as ended:
             code = ended.code
         sys.stdout.flush()  # what cannot be written is told now
     except OSError as error:
-        if error.filename is not None or error.errno not in (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
+        if error.filename is not None:
+            fail(f"{shown(error.filename)}: {error.strerror}", IO)
+        if error.errno not in (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still in the buffer
         if error.errno != errno.EPIPE:

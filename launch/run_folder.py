@@ -181,6 +181,9 @@ class Run:
         resumed = [r for r in self.records[starts[-1] if starts else 0:] if r["kind"] == "resume"]
         self.first_step = (figure(resumed[-1], "step") or 0) if resumed else 0
         self.summary = self.current_summary(parts=len(starts))
+        due = (figure(self.summary, "steps") or 0) - self.first_step
+        if len(self.new_steps) < due and os.path.exists(metrics):
+            self.notes.append(f"{shown(metrics)} has {len(self.new_steps)} of {due} steps: the others were not written, or are lost")
         self.options = self.read_options()
         self.state = ("unfinished" if not self.summary else
                       "interrupted" if self.summary.get("interrupted") is True else "finished")

@@ -191,7 +191,9 @@ class Lock:
             os.remove(aside)
 
     def release(self):
-        os.remove(self.path)
+        """Another's stays: somebody has removed this one, and begun a study."""
+        if read_json(self.path) == this_process(os.getpid()):
+            os.remove(self.path)
 
 
 # ---- launchers -------------------------------------------------------------------------------------------------------
@@ -242,16 +244,16 @@ class MpiLauncher:
 
     def rejoin(self, state):
         """Of a run that an earlier study began: the state to wait for it with, or None. One of a study that was killed is told to
-        end."""
+        end. Raises RuntimeError where it does not, or nobody knows."""
         process = state.get("process")
         for _ in range(100):
             if not is_process(process) or is_gone(process):
                 return None
+            if process["host"] != socket.gethostname():
+                break
             time.sleep(0.2)
-        fail(
-    f"process {process['pid']} on {shown(process['host'])}, begun by an earlier study of this folder, still runs; end it, "
-    "or wait for it",
-     CANNOT_CREATE)
+        raise RuntimeError(f"process {process['pid']} on {shown(process['host'])}, begun by an earlier study of this folder, may "
+                           "still run; end it, or wait for it")
 
     def stop(self):
         """Ends the run that goes on."""
@@ -413,8 +415,11 @@ class Study:
     def state(self, point):
         return read_json(os.path.join(self.point_folder(point), "state.json")) or {}
 
+    def state_path(self, point):
+        return os.path.join(self.point_folder(point), "state.json")
+
     def set_state(self, point, **state):
-        write_json(os.path.join(self.point_folder(point), "state.json"), state)
+        write_json(self.state_path(point), state)
 
     def finished(self, point):
         """The run of a point that ended well and left whole records and a whole summary, else None."""
@@ -429,7 +434,7 @@ class Study:
     def failure(self, point):
         """Why a point has no finished run; None where nothing has been tried."""
         state = self.state(point)
-        return state.get("error") if state.get("state") == "failed" else None
+        return shown(state.get("error")) if state.get("state") == "failed" else None
 
     def forget(self, point):
         """The point is run again, also where it has ended well."""
@@ -437,11 +442,14 @@ class Study:
 
     def run(self, points, launcher):
         """Runs all that are not finished, also those that failed before; a failed one does not keep others from running. Raises
-        Stopped, after the run that goes on was ended."""
+        Stopped; whatever ends it, the run that goes on was ended before."""
         waiting, going = [], []
         for point in points:
             state = self.state(point)
-            known = launcher.rejoin(state) if state.get("state") == "running" else None
+            try:
+                known = launcher.rejoin(state) if state.get("state") == "running" else None
+            except RuntimeError as error:
+                fail(f"{error}; where it is gone, remove {shown(self.state_path(point))}", CANNOT_CREATE)
             if known:
                 self.say(f"{point.name}: waiting for the job of an earlier call")
                 self.set_state(point, **known)
@@ -461,7 +469,7 @@ class Study:
                 still = [point for point in going if not self.has_ended(point, launcher, total)]
                 pause = min(1.5 * pause, launcher.longest_pause) if len(still) == len(going) else FIRST_PAUSE
                 going = still
-        except Stopped:
+        except BaseException:  # Stopped, and a file that cannot be written
             if going:
                 launcher.stop()
             raise

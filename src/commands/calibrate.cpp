@@ -9,6 +9,7 @@
 #include "src/base/log.h"
 #include "src/base/text.h"
 #include "src/base/timer.h"
+#include "src/base/utf8.h"
 #include "src/commands/command.h"
 #include "src/config/load_run_config.h"
 #include "src/machine/autotune.h"
@@ -22,6 +23,7 @@ namespace vit_hybrid::commands {
 namespace {
 
 constexpr int64_t kMostFileBytes = int64_t{64} << 20;
+constexpr size_t kUsualFileBytes = 64 << 10;
 
 struct CalibrateOptions {
   std::string out = "machine.json";
@@ -66,7 +68,8 @@ train::MachineFile machine_in(const std::string& path, const std::string& name, 
   }
   auto machine = train::parse_machine_file(read_regular_file(path, kMostFileBytes), path);
   if (machine.name != name || machine.device != "cpu") {
-    throw Error(ErrorClass::kUsage, str("--out ", path, ": that file is of another machine, '", machine.name, "'"),
+    throw Error(ErrorClass::kUsage,
+                str("--out ", path, ": that file is of another machine, '", shown(machine.name), "'"),
                 str("this one is '", name, "': give another name"));
   }
   machine.cores = cores;
@@ -105,10 +108,13 @@ int calibrate(const CalibrateOptions& chosen, comm::MpiSession& session) {
   const auto placements = train::set_threads(chosen.threads, world);
   train::report_placement(placements);
   const auto ranks = static_cast<int>(world.max(session.node().size()));
-  train::MachineFile machine;
+  const auto machine_there = [&] {
+    return machine_in(chosen.out, train::this_processor().name, std::max(placements.own.node_cores, 1));
+  };
   comm::agreed_on_rank_0(world, [&] {
-    machine = machine_in(chosen.out, train::this_processor().name, std::max(placements.own.node_cores, 1));
-    const WholeFile can_be_written(chosen.out);  // before a minute of measuring
+    machine_there();  // is told before a minute of measuring
+    WholeFile can_be_written(chosen.out);
+    can_be_written.write(std::string(kUsualFileBytes, '\n'));
     log_line(str("measuring ", counted(ranks, "rank"), " a node with ", counted(at::get_num_threads(), "thread"),
                  " each; a precision takes half a minute or more"));
   });
@@ -127,6 +133,7 @@ int calibrate(const CalibrateOptions& chosen, comm::MpiSession& session) {
   population.messages = train::calibrate_messages(world);
   const auto nodes = train::calibrate_nodes(world);
   comm::agreed_on_rank_0(world, [&] {
+    auto machine = machine_there();  // again: what others have measured meanwhile stays
     if (nodes.bytes_per_s > 0.0) {
       machine.between_nodes = nodes;
     }

@@ -206,7 +206,7 @@ const Population& MachineFile::nearest(int ranks, int threads) const {
 
 MachineFile parse_machine_file(const std::string& text, const std::string& path) {
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || json.value("format", "") != kFormat) {
+  if (!json.is_object() || !json.contains("format") || json["format"] != Json(kFormat)) {
     throw Error(ErrorClass::kBadData,
                 str("machine file '", path, "' does not begin with \"format\": \"", kFormat, "\""),
                 "vit_hybrid calibrate writes one");

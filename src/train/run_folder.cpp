@@ -271,8 +271,8 @@ void RunFolder::judge_content(const RunConfig& config) {
   }
   is_continued_ = continues(config, path_);
   if (!is_continued_) {
-    refuse(path_, str("it holds '", names.front(),
-                      "'; allowed: a new or empty folder, or --resume latest (or auto) to go on"));
+    refuse(path_, str("it holds '", names.front(), "'; allowed: a new or empty folder",
+                      config.find_lr > 0 ? "" : ", or --resume latest (or auto) to go on"));
   }
 }
 

@@ -6,6 +6,7 @@ a made-up program and a made-up Slurm (study_fakes.py), and with the real progra
     scaling_study.py WORK_DIR SOURCE_DIR PROGRAM MOST_RANKS LAUNCHER WORDS...    whose last word takes the number of ranks
 """
 import csv
+import json
 import os
 import shutil
 import signal
@@ -259,6 +260,62 @@ def slurm(bench):
     expect(done.returncode == 74 and "Invalid account" in done.err and len(done.err.splitlines()) == 1, f"no account: {done.err}")
 
 
+def rough(bench):
+    """Records that were lost, files that cannot be written, a lock that somebody removes, an output that nobody reads."""
+    bench.forget()
+    set_rates(bench.fakes, {"n": 10.0})
+    words = ["--ranks", "1,2", "--steps", "2", "--repeat", "1", "--out", "rough"]
+    bench.run(*words)
+    first, second = (bench.work / "rough/points" / name for name in ("n1-dp1-tp1-pp1-b8-r1", "n2-dp2-tp1-pp1-b8-r1"))
+    whole = (first / "run/metrics.jsonl").read_text().splitlines(keepends=True)
+    for kept in (whole[:1], whole[:2] + whole[3:]):  # without steps, and without one in the middle
+        bench.forget()
+        (first / "run/metrics.jsonl").write_text("".join(kept))
+        done = bench.run(*words)
+        expect(done.returncode == 0 and bench.started() == [first.name], f"lost steps: {done.returncode} {bench.started()} {done.err}")
+    process = {"host": "lost-node", "pid": 7, "started": "8"}
+    for state, code, text in (({"state": "running", "process": process}, 73, f"where it is gone, remove rough/points/{first.name}/state.json"),
+                              ({"state": "failed", "error": ["made up"]}, 0, "")):
+        (first / "state.json").write_text(json.dumps(state))
+        done = bench.run(*words)
+        expect(done.returncode == code and text in done.err, f"{state}: {done.returncode} {done.err}")
+    bench.forget()
+    bench.set("hang", second.name)
+    (second / "run/summary.json").unlink()
+    process = bench.begin(*words)
+    bench.wait_for(second.name)
+    (bench.work / "rough/study.lock").unlink()
+    (bench.work / "rough/study.lock").write_text(json.dumps({"host": "other", "pid": 1, "started": "2"}))
+    wait_until(lambda: json.loads((second / "state.json").read_text()).get("process"))
+    own = json.loads((second / "state.json").read_text())["process"]["pid"]
+    (second / "state.json").unlink()
+    (second / "state.json").mkdir()
+    os.kill(own, signal.SIGTERM)
+    _, err = process.communicate(timeout=60)
+    expect(process.returncode == 74 and err.endswith(f"points/{second.name}/state.json: Is a directory\n") and "Traceback" not in err,
+           f"a state that cannot be written: {process.returncode} {err}")
+    expect("other" in (bench.work / "rough/study.lock").read_text(), "another study's lock is left alone")
+    (bench.work / "rough/study.lock").unlink()
+    bench.forget()
+    bench.set("hang", second.name)
+    process = bench.begin(*words)
+    process.stdout.close()
+    process.stdout = None
+    _, err = process.communicate(timeout=60)
+    expect(process.returncode == 75 and "Traceback" not in err, f"nobody reads: {process.returncode} {err}")
+    bench.forget()
+    done = bench.run(*words)
+    expect(done.returncode == 0 and bench.started() == [second.name], f"at last: {bench.started()} {done.err}")
+
+
+def wait_until(holds):
+    for _ in range(600):
+        if holds():
+            return
+        time.sleep(0.05)
+    raise SystemExit("it never came to be")
+
+
 def real(script, program, work, launcher, ranks):
     """The built-in data on a machine of a few cores."""
     cores = os.cpu_count()
@@ -287,7 +344,7 @@ def main():
         real(script, os.path.abspath(rest[0]), work, rest[2:], [ranks for ranks in (1, 2, 4, 8) if ranks <= int(rest[1])])
     else:
         bench = Bench(script, work)
-        for part in (arithmetic, even_number_of_runs, failures, refusals, slurm):
+        for part in (arithmetic, even_number_of_runs, failures, refusals, slurm, rough):
             part(bench)
     check_records(work)
     print(f"{len(FAILURES)} failures")

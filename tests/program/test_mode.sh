@@ -90,6 +90,9 @@ PYTHON
 }
 ranges replicas --dp 4
 ranges stages --tp 2 --pp 2
+code=0
+train 1 replicas --find-lr 15 || code=$?
+[ $code = 73 ] && grep -q 'allowed: a new or empty folder; name' replicas.err || fail "a range test in the folder of one ended with $code"
 for options in "--test-steps 5" "--resume somewhere"; do
   code=0
   # shellcheck disable=SC2086

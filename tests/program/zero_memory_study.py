@@ -157,6 +157,10 @@ def main():
     else:
         sweep(bench, "fp32", ["--tp", "1"], "adam")
         parts(bench, 4, [2])
+        done = bench.run("--find", "depth", "--depth", "1,2", "--memory-gib", "4", "--out", "both-fit", "--", "--embed-dim=64",
+                         "--generated-samples=16", "--generated-valid-samples=4", "--device=cpu")
+        found = bench.results("both-fit")["searches"][0]
+        expect(done.returncode == 0 and (found["largest"], found["next"], found["error"]) == (2, None, None), f"{found} {done.stderr}")
     check_records(work)
     print(f"{len(FAILURES)} failures")
     return 1 if FAILURES else 0

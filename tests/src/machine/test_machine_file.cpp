@@ -91,6 +91,7 @@ TEST_CASE("machine file: what is missing or impossible is named") {
     }
     return file_refusal(file);
   };
+  CHECK(contains(changed("/format", 5), "does not begin with \"format\""));
   CHECK(changed("/cores", nullptr) == "machine file 'm.json': cores is missing");
   CHECK(changed("/cores", 1.5) == "machine file 'm.json': cores is no whole number up to 1048576");
   CHECK(changed("/device", "tpu") == "machine file 'm.json': device is neither cpu nor cuda");
