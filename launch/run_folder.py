@@ -12,12 +12,12 @@ import json
 import os
 import re
 import stat
-import sys
 
 from messages import shown
 
 COMING_AGAIN = ("step", "epoch", "valid", "checkpoint", "histograms")  # what a run that goes on after an earlier step writes anew
 RANKS_FILE = "ranks.h5"  # of a run of many ranks
+LARGEST = 1e200  # of figures; with larger ones the scales of matplotlib overflow
 
 
 class RunError(Exception):
@@ -25,11 +25,11 @@ class RunError(Exception):
 
 
 def figure(record, *keys):
-    """The number at keys below each other; None where there is none that is finite as a double."""
+    """The number at keys below each other; None where there is none that is finite as a double and can be drawn."""
     for key in keys:
         record = record.get(key) if isinstance(record, dict) else None
     is_number = isinstance(record, (int, float)) and not isinstance(record, bool)
-    return record if is_number and abs(record) <= sys.float_info.max else None  # an integer may be larger than any double
+    return record if is_number and abs(record) <= LARGEST else None  # an integer may be larger than any double
 
 
 def part(record, *keys):

@@ -393,6 +393,15 @@ class ReportTest(unittest.TestCase):
         self.call("a")
         self.assertNotIn("predicted", self.cells("Memory of the fullest rank", "a")[0])
 
+    def test_steps_that_were_lost(self):
+        self.write("a", [start_of(), step_of(1), step_of(4)], summary_of(4))
+        self.assertEqual(self.call("a").stderr, "report: a/metrics.jsonl has 2 of 4 steps: the others were not written, or are lost\n")
+
+    def test_losses_beyond_any_scale(self):
+        self.write("a", [start_of(), step_of(1), step_of(2, loss=9e289), step_of(3, loss=9e199)], summary_of(3))
+        self.call("a")
+        self.page()
+
     def test_other_versions(self):
         """Keys that are not there, are of other types, or are new."""
         self.write("old", [{"kind": "start"}, {"kind": "step", "step": 1, "loss": "x"}, {"kind": "step", "step": [1]},
