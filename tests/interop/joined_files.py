@@ -283,7 +283,7 @@ class Trial:
         netcdf(torn / "m1990.nc", values, hours)
         (torn / "a.nc").write_bytes((torn / "m1990.nc").read_bytes()[:3000])
         code, text = self.run("data", "stats", "torn", "--out", "x", "--channels", names, "--dates", 1990)
-        self.check("times that cannot be read", code == 65 and "a.nc" in text and "so it is not known whether it has times of 1990" in text, text)
+        self.check("times that cannot be read", code == 65 and "a.nc" in text and "so it is not known whether it has times of --dates 1990" in text, text)
         # A store whose rows beyond the dates are not written yet: they are not there.
         zarr_store(self.folder / "growing/s.zarr", weather(8, 5), VALID_HOURS, levels_of_chunk=3)
         for name in ("u10", "t2m"):
