@@ -114,7 +114,7 @@ int64_t most_activations(const StepConfig& config, const ReplicaPlan& replica, M
 }
 
 // What ranks hold for the groups that span nodes.
-int64_t group_bytes(const RunConfig& config, const ReplicaPlan& replica, ModelPlace place,
+int64_t group_bytes(const StepConfig& config, const ReplicaPlan& replica, ModelPlace place,
                     const tensor::FlatLayout& flat, const ComputeTraits& compute) {
   if (compute.nodes.size() <= 1) {
     return 0;

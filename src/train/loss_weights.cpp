@@ -76,9 +76,7 @@ std::vector<double> weights_of_increments(const std::string& folder, const comm:
                     str(kOption, " ", kIncrementWeights, " needs ", path, ": ", reason(errno)), kMakeIncrements);
       }
     }
-    if (config.data.target != TargetKind::kIncrement) {  // whose statistics are known to be of this lead
-      data::require_increment_lead(folder, fields.lead);
-    }
+    data::require_increment_lead(folder, fields.lead);
   });
   std::vector<double> weights =
       data::Normalization::read(group, means, deviations, count,
@@ -122,7 +120,10 @@ std::vector<double> channel_weights(const std::string& text, const std::string& 
 }  // namespace
 
 LossFields loss_fields(const data::Dataset& dataset, const TrainingData& described) {
-  LossFields fields = {described.grid, dataset.channel_names(), !described.channels.empty(), {}, described.lead};
+  LossFields fields = {described.grid, dataset.channel_names(), !described.channels.empty(), {}};
+  if (described.increment_stds.empty()) {  // else their lead was looked at when they were read
+    fields.lead = described.lead;
+  }
   if (described.stds.size() >= fields.channels.size()) {  // of rows, in which what is predicted comes last
     fields.stds.assign(described.stds.end() - std::ssize(fields.channels), described.stds.end());
   }

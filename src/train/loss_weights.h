@@ -19,7 +19,7 @@ struct LossFields {
   std::vector<std::string> channels;  ///< names of the predicted channels, in their order
   bool names_are_given = true;        ///< false: the data name none, and statistics are in the order of the data
   std::vector<double> stds;           ///< of these channels, which the fields are divided by; empty: not known
-  data::Lead lead = {0, 0.0};         ///< of the pairs; 0: not known
+  data::Lead lead = {0, 0.0};         ///< of the pairs, which increments are to be over; 0: not asked for
 };
 
 /// Of a data set, `described` of which the grid and the deviations are taken.
