@@ -201,16 +201,19 @@ class ScoreTrial(hostile_trial.Trial):
     def check_outputs(self):
         inputs = [self.folder / name for name in ("wx/2014.h5", "st/climatology.nc", "st/time_means.npy", "run/checkpoints/latest")]
         (self.folder / "link.nc").symlink_to("st/climatology.nc")
+        (self.folder / "data.json").symlink_to("wx/2014.h5")
         os.link(self.folder / "st/climatology.nc", self.folder / "hard.nc")
         self.own = {path: path.read_bytes() for path in inputs}
-        for out in ("wx/2014.h5", "st/climatology.nc", "link.nc", "hard.nc"):
+        for out in ("data.json", "st/climatology.nc", "link.nc", "hard.nc"):
             words = self.scores("--lead-steps", 1, "--climatology", "st/climatology.nc", "--out", out, "--overwrite")
             self.run(f"out is the input {out}", words, (64,), ["which is what is read"])
         # That of --stats, where no --climatology is given.
         shutil.copytree(self.folder / "st", self.folder / "st2")
         self.run("out is the climatology of --stats", self.scores("--lead-steps", 1, "--stats", "st2", "--out", "st2/climatology.nc",
                                                                   "--overwrite"), (64,), ["which is what is read"])
-        for out, code in (("none/x.nc", 73), ("st", 73), ("/dev/full", 73), ("/proc/x.nc", 73)):
+        (self.folder / "folder.json").mkdir()
+        (self.folder / "full.json").symlink_to("/dev/full")
+        for out, code in (("none/x.nc", 73), ("folder.json", 73), ("full.json", 73), ("/proc/x.nc", 73), ("st", 64), ("wx/2014.h5", 64)):
             self.run(f"out {out}", self.scores("--lead-steps", 1, "--out", out, "--overwrite"), (code,))
         # A limit of file sizes is as a full disk, whether we write or HDF5.
         scores = self.scores("--lead-steps", "1,2,3,4,5,6,7,8")

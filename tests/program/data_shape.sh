@@ -52,9 +52,9 @@ refused 'patch_height is 17, more than the 16 rows' "${era[@]}" --patch-size 17x
 # The model of a checkpoint does not follow: the data have to.
 on other data generate --out other --train-years 1 --valid-years 1 --steps-per-year 12 --height 16 --width 32 --channels 5 ||
   fail "no other data"
-for use in evaluate forecast; do
+for use in "evaluate --out x.json" "forecast --out x.h5"; do
   refused "5 channels of 16 x 32, the model takes 5 channels of 16 x 24" \
-    $use --checkpoint fields/checkpoints --data other/valid --stats other/stats --out x.h5 --tp "$ranks"
+    $use --checkpoint fields/checkpoints --data other/valid --stats other/stats --tp "$ranks"
   grep -qF "the checkpoint's model stays as it was trained: give data with its" refused.err || fail "no side is named"
 done
 

@@ -74,7 +74,8 @@ refused 64 "allowed: a name that ends with .csv or .h5" --checkpoint $checkpoint
 refused 64 "allowed: a name that ends with .csv or .json" --checkpoint $checkpoint --data data/valid.h5 --confusion c.h5
 refused 64 "--predictions and --confusion are both './p.csv'" --checkpoint $checkpoint --data data/valid.h5 --predictions p.csv \
   --confusion ./p.csv
-refused 73 "is there and is no regular file" --checkpoint $checkpoint --data data/valid.h5 --overwrite --out data
+mkdir -p folder.json
+refused 73 "is there and is no regular file" --checkpoint $checkpoint --data data/valid.h5 --overwrite --out folder.json
 refused 73 "File name too long" --checkpoint $checkpoint --data data/valid.h5 --out "$(printf 'x%.0s' {1..300}).json"
 refused 64 "which is what is read" --checkpoint $checkpoint --data data/valid.h5 --overwrite --predictions data/../data/valid.h5
 refused 64 "--predictions-top has no effect without" --checkpoint $checkpoint --data data/valid.h5 --predictions-top 2
@@ -82,7 +83,7 @@ on 1 weather --task forecast --data builtin --image-size 16x32 --patch-size 4 --
   --num-heads 4 --generated-samples 8 --generated-valid-samples 0 \
   --global-batch-size 4 --steps 1 --run-dir weather || fail "no forecaster"
 on 1 fields data generate --out fields --train-years 1 --valid-years 0 --steps-per-year 4 --channels 4 --height 16 --width 32 || fail "no fields"
-refused 64 "would be one of the data's files" --checkpoint weather/checkpoints --data fields/train --stats fields/stats --out fields/train/new.h5
+refused 64 "would be one of the data's files" --checkpoint weather/checkpoints --data fields/train --stats fields/stats --lead-steps 1 --out fields/train/new.nc
 refused 64 "the model is no classifier" --checkpoint weather/checkpoints --data fields/train --stats fields/stats --predictions p.csv
 [ -z "$(ls -- *.part p.* 2>/dev/null)" ] || fail "refused predictions left files"
 
