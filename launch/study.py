@@ -412,11 +412,11 @@ class Study:
         """Where the program puts the run of a point; absolute."""
         return os.path.abspath(os.path.join(self.point_folder(point), "run"))
 
-    def state(self, point):
-        return read_json(os.path.join(self.point_folder(point), "state.json")) or {}
-
     def state_path(self, point):
         return os.path.join(self.point_folder(point), "state.json")
+
+    def state(self, point):
+        return read_json(self.state_path(point)) or {}
 
     def set_state(self, point, **state):
         write_json(self.state_path(point), state)

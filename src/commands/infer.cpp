@@ -2,6 +2,10 @@
 // output.
 #include <unistd.h>
 
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include "parallel/comm/agreement.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
@@ -88,9 +92,7 @@ options::OptionTable table_of(EvaluateOptions& chosen) {
   options::OptionTable table;
   train::add_use_options(table, chosen.use,
                          "JSON file (.json) for the figures, or of --lead-hours, --lead-steps and --scores a NetCDF-4 "
-                         "file (.nc); without it "
-                         "they "
-                         "are only printed.");
+                         "file (.nc); without it they are only printed.");
   table.add({.name = "limit-nsamples",
              .value = options::integer(chosen.limit_nsamples, train::from_one(train::kMostCount, "none")),
              .help = "Use only the first samples of the data.",
@@ -127,21 +129,22 @@ options::OptionTable table_of(EvaluateOptions& chosen) {
 
 // Refuses names of files that tell no format that can be written.
 void check_outputs(const EvaluateOptions& chosen) {
-  const auto check = [](const char* option, const std::string& path, const std::string& one, const std::string& other,
+  const auto check = [](const char* option, const std::string& path, const std::vector<std::string>& endings,
                         const char* hint = "") {
-    if (!path.empty() && !path.ends_with(one) && !path.ends_with(other)) {
+    const auto is_end = [&](const std::string& ending) { return path.ends_with(ending); };
+    if (!path.empty() && std::none_of(endings.begin(), endings.end(), is_end)) {
       throw Error(ErrorClass::kUsage,
-                  str("--", option, " is '", path, "'; allowed: a name that ends with ", one,
-                      one == other ? "" : " or " + other),
-                  hint);
+                  str("--", option, " is '", path, "'; allowed: a name that ends with ", join(endings, " or ")), hint);
     }
   };
-  const bool are_by_lead = chosen.leads.are_asked();
-  check("out", chosen.use.out, ".json", are_by_lead ? ".nc" : ".json",
-        are_by_lead ? ""
-                    : "figures by lead (--lead-hours, --lead-steps, --scores weatherbench) may also be NetCDF-4 (.nc)");
-  check("predictions", chosen.predictions.path, ".csv", ".h5");
-  check("confusion", chosen.predictions.confusion, ".csv", ".json");
+  if (chosen.leads.are_asked()) {
+    check("out", chosen.use.out, {".json", ".nc"});
+  } else {
+    check("out", chosen.use.out, {".json"},
+          "figures by lead (--lead-hours, --lead-steps, --scores weatherbench) may also be NetCDF-4 (.nc)");
+  }
+  check("predictions", chosen.predictions.path, {".csv", ".h5"});
+  check("confusion", chosen.predictions.confusion, {".csv", ".json"});
   if (chosen.predictions.top > 0 && chosen.predictions.path.empty()) {
     throw Error(ErrorClass::kUsage, "--predictions-top has no effect without --predictions FILE");
   }
