@@ -44,8 +44,8 @@ Mlp::Mlp(const VitOptions& options, int64_t unit, tensor::ParameterBuffer& buffe
       fc2_(buffer, str("blocks.", unit - 1, ".mlp.fc2"), tensor::Terms::kWeightAndBias, group) {}
 
 Branch Mlp::forward(const at::Tensor& x, const tensor::StepContext& context) {
-  const bool drops_hidden = context.training() && hidden_drop_.rate > 0.0;
-  const bool is_fused = !drops_hidden && fc2_.fuses_gelu_backward(x.numel() / options_.embed_dim, options_.gelu);
+  const bool is_fused =
+      !hidden_drop_.drops(context) && fc2_.fuses_gelu_backward(x.numel() / options_.embed_dim, options_.gelu);
   return {is_fused ? forward_with_fused_gelu(x, context) : forward_with_own_gelu(x, context), output_drop_};
 }
 

@@ -2,6 +2,7 @@
 // src/kernels/layer_norm.
 #include "model/layer_norm.h"
 
+#include <memory>
 #include <utility>
 
 #include "src/base/autograd_node.h"
@@ -20,12 +21,17 @@ LayerNorm::LayerNorm(tensor::ParameterBuffer& buffer, const std::string& name, d
     : weight_(buffer.parameter(name + ".weight")), bias_(buffer.parameter(name + ".bias")), eps_(eps) {}
 
 at::Tensor LayerNorm::backward(const at::Tensor& dy, const kernels::NormInput& input,
-                               const at::Tensor& residual_gradient, const tensor::StepContext& context) const {
-  at::Tensor dx =
-      kernels::layer_norm_backward(dy.contiguous(), input, weight_.value, contiguous_or_undefined(residual_gradient),
-                                   {weight_.gradient, bias_.gradient});
+                               const at::Tensor& residual_gradient, const tensor::OutputBias* added,
+                               const tensor::StepContext& context) const {
+  const kernels::NormGradients gradients{weight_.gradient, bias_.gradient,
+                                         added != nullptr ? added->parameter.gradient : at::Tensor()};
+  at::Tensor dx = kernels::layer_norm_backward(dy.contiguous(), input, weight_.value,
+                                               contiguous_or_undefined(residual_gradient), gradients);
   context.ready(weight_.index);
   context.ready(bias_.index);
+  if (added != nullptr) {
+    context.ready(added->parameter.index);
+  }
   return dx;
 }
 
@@ -34,7 +40,7 @@ at::Tensor LayerNorm::forward(const at::Tensor& x, const tensor::StepContext& co
   const auto [y, mean, rstd] = kernels::layer_norm(rows, weight_.value, bias_.value, eps_);
   const kernels::NormInput input{rows, mean, rstd};
   return record("LayerNorm", y, {x}, [this, input, &context](const at::Tensor& dy) {
-    return std::vector<at::Tensor>{backward(dy, input, at::Tensor(), context)};
+    return std::vector<at::Tensor>{backward(dy, input, at::Tensor(), nullptr, context)};
   });
 }
 
@@ -47,12 +53,19 @@ Fork LayerNorm::fork_sum(const at::Tensor& x, const tensor::StepContext& context
   const auto [y, mean, rstd] = kernels::layer_norm(rows, weight_.value, bias_.value, eps_);
   const kernels::NormInput input{rows, mean, rstd};
   const auto outputs = record_jointly("LayerNormFork", {x, y}, {x}, [this, input, &context](const auto& dxy) {
-    return std::vector<at::Tensor>{backward(dxy[1], input, dxy[0], context)};
+    return std::vector<at::Tensor>{backward(dxy[1], input, dxy[0], nullptr, context)};
   });
   return {outputs[0], outputs[1]};
 }
 
 Fork LayerNorm::add_and_fork(ResidualStream stream, const tensor::StepContext& context) const {
+  std::shared_ptr<tensor::OutputBias> added;
+  if (!stream.branch.features.drops(context) && !stream.path.drops(context)) {
+    added = stream.branch.output.output_bias;
+  }
+  if (added != nullptr) {
+    added->is_taken = true;
+  }
   const at::Tensor branch = std::move(stream.branch).finish(context);
   const at::Tensor scales = kernels::path_scales(branch, stream.path, context);
   const auto [sum, normed] = without_grad([&] {
@@ -60,8 +73,8 @@ Fork LayerNorm::add_and_fork(ResidualStream stream, const tensor::StepContext& c
                                         eps_);
   });
   const kernels::NormInput input{sum, normed.mean, normed.rstd};
-  const auto backward = [this, input, scales, &context](const auto& gradients) {
-    const at::Tensor dsum = this->backward(gradients[1], input, gradients[0], context);
+  const auto backward = [this, input, scales, added, &context](const auto& gradients) {
+    const at::Tensor dsum = this->backward(gradients[1], input, gradients[0], added.get(), context);
     return std::vector<at::Tensor>{dsum, kernels::branch_gradient(dsum, scales)};
   };
   const auto outputs = record_jointly("LayerNormResidual", {sum, normed.y}, {stream.x, branch}, backward);

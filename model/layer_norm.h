@@ -29,14 +29,15 @@ class LayerNorm {
   /// LN(x), x [..., D].
   at::Tensor forward(const at::Tensor& x, const tensor::StepContext& context) const;
   /// The sum of the stream, whose branch is waited for, and its norm: in one pass where there is a branch to add, the
-  /// same bits as in two.
+  /// same bits as in two. Where nothing of the branch is dropped, backward takes its bias's gradient along.
   Fork fork(ResidualStream stream, const tensor::StepContext& context) const;
 
  private:
   Fork fork_sum(const at::Tensor& x, const tensor::StepContext& context) const;
   Fork add_and_fork(ResidualStream stream, const tensor::StepContext& context) const;
+  // `added`: a bias in x whose gradient is taken upon the norm; may be null.
   at::Tensor backward(const at::Tensor& dy, const kernels::NormInput& input, const at::Tensor& residual_gradient,
-                      const tensor::StepContext& context) const;
+                      const tensor::OutputBias* added, const tensor::StepContext& context) const;
 
   tensor::Parameter weight_;
   tensor::Parameter bias_;

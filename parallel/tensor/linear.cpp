@@ -47,10 +47,10 @@ at::Tensor flat_rows(const at::Tensor& weight) {
 
 }  // namespace
 
-LinearProducts::LinearProducts(const ParameterBuffer& buffer, const std::string& name, Terms terms, int bias_holders)
+LinearProducts::LinearProducts(const ParameterBuffer& buffer, const std::string& name, Terms terms, bool bias_apart)
     : buffer_(buffer),
       weight_(buffer.parameter(name + ".weight")),
-      bias_holders_(bias_holders),
+      bias_apart_(bias_apart),
       packed_(flat_rows(weight_.value)) {
   weight_.value = flat_rows(weight_.value);
   if (weight_.gradient.defined()) {
@@ -101,7 +101,7 @@ at::Tensor LinearProducts::backward_gelu_input(const at::Tensor& dy, const at::T
 void LinearProducts::add_gradients(const at::Tensor& dy, const at::Tensor& x, Terms terms,
                                    const StepContext& context) const {
   const bool with_bias = terms == Terms::kWeightAndBias && has_bias();
-  const bool is_apart = with_bias && bias_holders_ > 1;
+  const bool is_apart = with_bias && bias_apart_;
   if (is_apart) {
     kernels::add_column_sums(bias_.gradient, as_matrix(dy));
   }
@@ -166,16 +166,25 @@ RegionSum RowParallelLinear::start_sum(const at::Tensor& x) {
   RegionSum sum{without_grad([&] { return products_.forward(x, of_product); })};
   sum.work = start_region_sum(sum.y, group_);
   if (of_product == Terms::kWeight) {
-    sum.bias = products_.bias();
+    sum.bias = products_.bias().value;
+  }
+  if (products_.has_bias()) {
+    sum.output_bias = std::make_shared<OutputBias>(OutputBias{products_.bias()});
   }
   return sum;
 }
 
+void RowParallelLinear::add_gradients(const at::Tensor& dy, const at::Tensor& x,
+                                      const std::shared_ptr<OutputBias>& bias, const StepContext& context) const {
+  const bool is_taken = bias != nullptr && bias->is_taken;
+  products_.add_gradients(dy, x, is_taken ? Terms::kWeight : Terms::kWeightAndBias, context);
+}
+
 RegionSum RowParallelLinear::forward(const at::Tensor& x, const StepContext& context) {
   RegionSum sum = start_sum(x);
-  sum.y = record("RowParallelLinear", sum.y, {x}, [this, x, &context](const at::Tensor& gradient) {
+  sum.y = record("RowParallelLinear", sum.y, {x}, [this, x, bias = sum.output_bias, &context](const auto& gradient) {
     const at::Tensor dy = gradient.contiguous();
-    products_.add_gradients(dy, x, Terms::kWeightAndBias, context);
+    add_gradients(dy, x, bias, context);
     return std::vector<at::Tensor>{products_.backward_input(dy)};
   });
   return sum;
@@ -185,9 +194,10 @@ RegionSum RowParallelLinear::forward_of_gelu(const PreActivation& x, kernels::Ge
                                              const StepContext& context) {
   RegionSum sum = start_sum(x.activation);
   sum.y = record("RowParallelLinearOfGelu", sum.y, {x.z},
-                 [this, z = x.z.detach(), activation = x.activation, kind, &context](const at::Tensor& gradient) {
+                 [this, z = x.z.detach(), activation = x.activation, kind, bias = sum.output_bias,
+                  &context](const at::Tensor& gradient) {
                    const at::Tensor dy = gradient.contiguous();
-                   products_.add_gradients(dy, activation, Terms::kWeightAndBias, context);
+                   add_gradients(dy, activation, bias, context);
                    return std::vector<at::Tensor>{products_.backward_gelu_input(dy, z, kind)};
                  });
   return sum;

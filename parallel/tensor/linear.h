@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <memory>
 #include <string>
 
 #include "parallel/comm/communicator.h"
@@ -17,11 +18,19 @@ namespace vit_hybrid::tensor {
 /// backward where it begins (its f). A group of one costs nothing. Collective over tensor.
 comm::Work start_region_sum(const at::Tensor& partial, comm::Communicator& group);
 
+/// The bias of a layer, whose gradient is the sum over the rows of that of the layer's output: who passes over these
+/// anyway takes it upon itself before backward, adds the sum and tells the context. Else the layer does.
+struct OutputBias {
+  Parameter parameter;
+  bool is_taken = false;
+};
+
 /// The output of a RowParallelLinear while its sum is on its way: what is computed meanwhile hides it.
 struct RegionSum {
   at::Tensor y = {};     ///< on the graph; its values are there after finish(), and nobody may touch them before
   comm::Work work = {};  ///< the sum over the group
   at::Tensor bias = {};  ///< to be added to the sum; undefined: none, or done
+  std::shared_ptr<OutputBias> output_bias = {};  ///< null: the layer has none
 
   bool defined() const { return y.defined(); }
   /// Waits for the sum; the whole output. Once.
@@ -36,9 +45,9 @@ enum class Terms { kWeight, kWeightAndBias };
 class LinearProducts {
  public:
   /// Parameters `name`.weight [M, ...], whose other dims together are K, and `name`.bias [M] if it has one.
-  /// `bias_holders`: tensor ranks that hold the bias whole. Several must come to the same bits of its gradient, so that
-  /// a kernel of its own adds that up: what cuBLASLt fuses adds in an order that it does not tell.
-  LinearProducts(const ParameterBuffer& buffer, const std::string& name, Terms terms, int bias_holders);
+  /// `bias_apart`: a kernel of its own adds up the bias's gradient. Several tensor ranks that hold the bias whole must
+  /// come to the same bits, and what cuBLASLt fuses adds in an order that it does not tell.
+  LinearProducts(const ParameterBuffer& buffer, const std::string& name, Terms terms, bool bias_apart);
 
   /// x W^T (+ b), [..., M].
   at::Tensor forward(const at::Tensor& x, Terms terms);
@@ -63,13 +72,13 @@ class LinearProducts {
   void add_gradients(const at::Tensor& dy, const at::Tensor& x, Terms terms, const StepContext& context) const;
 
   bool has_bias() const { return bias_.value.defined(); }
-  const at::Tensor& bias() const { return bias_.value; }
+  const Parameter& bias() const { return bias_; }
 
  private:
   const ParameterBuffer& buffer_;
   Parameter weight_;  ///< value and gradient as matrices [M, K]
   Parameter bias_;
-  int bias_holders_;
+  bool bias_apart_;
   kernels::PackedWeight packed_;
 };
 
@@ -78,7 +87,7 @@ class Linear {
  public:
   /// Parameters `name`.weight and, if it has one, `name`.bias.
   Linear(const ParameterBuffer& buffer, const std::string& name, Terms terms, const comm::Communicator& group)
-      : products_(buffer, name, terms, group.size()) {}
+      : products_(buffer, name, terms, /*bias_apart=*/group.size() > 1) {}
   /// x [..., K] -> [..., M].
   at::Tensor forward(const at::Tensor& x, const StepContext& context);
 
@@ -104,7 +113,7 @@ struct PreActivation {
 class ColumnParallelLinear {
  public:
   ColumnParallelLinear(const ParameterBuffer& buffer, const std::string& name, Terms terms, comm::Communicator& group)
-      : products_(buffer, name, terms, 1), group_(group) {}
+      : products_(buffer, name, terms, /*bias_apart=*/false), group_(group) {}
   /// x [..., K], the same on all ranks -> [..., M_r]. Its backward is collective over tensor.
   at::Tensor forward(const at::Tensor& x, const StepContext& context);
   /// gelu(x W_r^T + b_r) as one node. Its backward is collective over tensor.
@@ -122,11 +131,12 @@ class ColumnParallelLinear {
 };
 
 /// y = sum over r of x_r W_r^T, plus b once, after the sum (Megatron-LM, section 3): the reduction from the tensor
-/// region is part of it. In a group of one it is Linear: the bias is added before the product is rounded.
+/// region is part of it. In a group of one the bias is added before the product is rounded, as by Linear. The bias's
+/// gradient is left to who takes the output's OutputBias.
 class RowParallelLinear {
  public:
   RowParallelLinear(const ParameterBuffer& buffer, const std::string& name, Terms terms, comm::Communicator& group)
-      : products_(buffer, name, terms, group.size()), group_(group) {}
+      : products_(buffer, name, terms, /*bias_apart=*/true), group_(group) {}
   /// x [..., K_r] -> [..., M], the same on all ranks when it is finished. Collective over tensor.
   RegionSum forward(const at::Tensor& x, const StepContext& context);
   /// The same of x = gelu(z): its backward gives the gradient of z.
@@ -138,6 +148,8 @@ class RowParallelLinear {
 
  private:
   RegionSum start_sum(const at::Tensor& x);
+  void add_gradients(const at::Tensor& dy, const at::Tensor& x, const std::shared_ptr<OutputBias>& bias,
+                     const StepContext& context) const;
 
   LinearProducts products_;
   comm::Communicator& group_;

@@ -149,7 +149,7 @@ at::Tensor drop_features_backward(const at::Tensor& dy, const at::Tensor& keep, 
 }
 
 at::Tensor path_scales(const at::Tensor& x, const DropKey& key, const SampleContext& context) {
-  if (!context.training() || key.rate == 0.0) {
+  if (!key.drops(context)) {
     return at::Tensor();
   }
   check_samples(x, context);
@@ -162,7 +162,7 @@ at::Tensor path_scales(const at::Tensor& x, const DropKey& key, const SampleCont
 
 at::Tensor dropout(const at::Tensor& x, Range features, int64_t num_features, const DropKey& key,
                    const SampleContext& context) {
-  if (!context.training() || key.rate == 0.0) {
+  if (!key.drops(context)) {
     return x;
   }
   check_samples(x, context);

@@ -29,6 +29,8 @@ struct DropKey {
   int64_t unit = 0;
   DropSite site = DropSite::kPositions;
 
+  /// Whether anything may be dropped here.
+  bool drops(const SampleContext& context) const { return context.training() && rate > 0.0; }
   /// The stream of this site in the step of `context`.
   RandomStream stream(Purpose purpose, const SampleContext& context) const;
 };

@@ -513,6 +513,9 @@ at::Tensor layer_norm_backward(const at::Tensor& dy, const NormInput& input, con
   });
   dweight.add_to(gradients.weight);
   dbias.add_to(gradients.bias);
+  if (gradients.added_bias.defined()) {
+    add_column_sums(gradients.added_bias, dx.view({num_rows(dx), dx.size(-1)}));
+  }
   return dx;
 }
 

@@ -36,10 +36,12 @@ struct NormInput {
   at::Tensor rstd;
 };
 
-/// Where the gradients of the parameters are added into, [D], of any float type.
+/// Where the gradients of the parameters are added into, [D], of one float type.
 struct NormGradients {
   at::Tensor weight;
   at::Tensor bias;
+  /// Of a bias that was added to x: to it goes the sum over the rows of the gradient of x as rounded. May be undefined.
+  at::Tensor added_bias = {};
 };
 
 /// The gradient of x from dy, plus `residual_gradient` unless that is undefined.

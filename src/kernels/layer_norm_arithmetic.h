@@ -246,16 +246,18 @@ VH_HOST_DEVICE inline void norm_long_row(const NormForward<T>& a, int64_t row, c
   }
 }
 
-/// What a thread adds up over its rows for the weight and bias of the columns it has, in registers.
+/// What a thread adds up over its rows in the columns it has, in registers: for the weight, the bias, and a bias that
+/// was added to x.
 template <class F, int kElements>
-struct WeightSums {
+struct NormSums {
   F weight[kElements];
   F bias[kElements];
+  F added_bias[kElements];  ///< unused where nobody asks for it
 
   VH_HOST_DEVICE void clear() {
     VH_UNROLL
     for (int k = 0; k < kElements; ++k) {
-      weight[k] = bias[k] = F(0);
+      weight[k] = bias[k] = added_bias[k] = F(0);
     }
   }
 };
@@ -285,9 +287,9 @@ struct NormVector {
     }
   }
 
-  /// Writes dx to `to`.
+  /// Writes dx, and adds it as rounded to the sums of its columns unless they are null.
   VH_HOST_DEVICE void write_gradient(const NormBackward<T>& a, int64_t element, NormStatistics<F> statistics,
-                                     NormMeans<F> means, const ElementVector<T, kWidth>& residual) const {
+                                     NormMeans<F> means, const ElementVector<T, kWidth>& residual, F* dx_sums) const {
     ElementVector<T, kWidth> dx;
     VH_UNROLL
     for (int k = 0; k < kWidth; ++k) {
@@ -296,6 +298,9 @@ struct NormVector {
         value += static_cast<F>(residual[k]);
       }
       dx[k] = static_cast<T>(value);
+      if (dx_sums != nullptr) {
+        dx_sums[k] += static_cast<F>(dx[k]);
+      }
     }
     store_vector(a.dx + element, dx);
   }
@@ -348,10 +353,11 @@ class RowInRegisters {
   const RowThreads& threads_;
 };
 
-/// Backward of a row of which `vectors` (as RowInRegisters) has what is read: memory is read once.
-template <int kWidth, int kVectors, class T, class RowThreads, class Vectors>
+/// Backward of a row of which `vectors` (as RowInRegisters) has what is read: memory is read once. `kSumsDx`: whether
+/// dx is added up.
+template <int kWidth, int kVectors, bool kSumsDx, class T, class RowThreads, class Vectors>
 VH_HOST_DEVICE inline void norm_gradient_of_row(const NormBackward<T>& a, int64_t row, const RowThreads& threads,
-                                                Vectors& vectors, WeightSums<ComputeType<T>, kWidth * kVectors>& sums) {
+                                                Vectors& vectors, NormSums<ComputeType<T>, kWidth * kVectors>& sums) {
   using F = ComputeType<T>;
   const NormStatistics<F> statistics{a.mean[row], a.rstd[row]};
   NormMeans<F> means{F(0), F(0)};
@@ -364,15 +370,16 @@ VH_HOST_DEVICE inline void norm_gradient_of_row(const NormBackward<T>& a, int64_
   means.product = threads.sum(means.product) / static_cast<F>(a.features);
   for_columns<kWidth, kVectors>(a.features, threads, [&](int v, int64_t column) {
     const NormVector<kWidth, T> vector(a, column, vectors.dy(v), vectors.x(v));
-    vector.write_gradient(a, row * a.features + column, statistics, means, vectors.residual(v));
+    vector.write_gradient(a, row * a.features + column, statistics, means, vectors.residual(v),
+                          kSumsDx ? sums.added_bias + v * kWidth : nullptr);
   });
 }
 
 template <int kWidth, int kVectors, class T, class RowThreads>
 VH_HOST_DEVICE inline void norm_gradient_short_row(const NormBackward<T>& a, int64_t row, const RowThreads& threads,
-                                                   WeightSums<ComputeType<T>, kWidth * kVectors>& sums) {
+                                                   NormSums<ComputeType<T>, kWidth * kVectors>& sums) {
   RowInRegisters<T, kWidth, kVectors, RowThreads> vectors(a, row, threads);
-  norm_gradient_of_row<kWidth, kVectors>(a, row, threads, vectors, sums);
+  norm_gradient_of_row<kWidth, kVectors, false>(a, row, threads, vectors, sums);
 }
 
 /// Backward of a row of any length. `weight_sums` and `bias_sums` [features] are in memory; no other threads than
@@ -398,7 +405,8 @@ VH_HOST_DEVICE inline void norm_gradient_long_row(const NormBackward<T>& a, int6
     const NormVector<kWidth, T> vector = vector_at(column);
     vector.add_to(weight_sums + column, bias_sums + column, statistics);
     const T* const residual = a.residual_gradient != nullptr ? a.residual_gradient : a.dy;  // of dy nothing is used
-    vector.write_gradient(a, begin + column, statistics, means, load_vector<kWidth>(residual + begin + column));
+    vector.write_gradient(a, begin + column, statistics, means, load_vector<kWidth>(residual + begin + column),
+                          nullptr);
   }
 }
 

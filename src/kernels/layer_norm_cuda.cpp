@@ -15,6 +15,7 @@
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
+#include "src/kernels/gemm/epilogue.h"
 #include "src/kernels/half_conversion.h"
 #include "src/kernels/layer_norm.h"
 
@@ -81,7 +82,7 @@ void add_parts(const NormParts& parts, const F* partial, const NormGradients& gr
     using G = decltype(zero);
     if constexpr (std::is_same_v<F, float> ? !std::is_same_v<G, double> : std::is_same_v<G, double>) {
       launch_add_norm_parts(parts, partial, gradients.weight.mutable_data_ptr<G>(),
-                            gradients.bias.mutable_data_ptr<G>(), stream);
+                            gradients.bias.mutable_data_ptr<G>(), optional_data<G>(gradients.added_bias), stream);
     } else {
       VH_ASSERT(false, str("gradients of type ", c10::toString(gradients.weight.scalar_type())));
     }
@@ -119,12 +120,16 @@ at::Tensor device_layer_norm_backward(const at::Tensor& dy, const NormInput& inp
     arrays.dx = dx.mutable_data_ptr<T>();
     arrays.rows = num_rows(dy);
     arrays.features = weight.numel();
-    const NormParts parts = norm_parts<T>(arrays.rows, arrays.features, num_multiprocessors(dy.device()));
+    const bool has_added_bias = gradients.added_bias.defined();
+    const NormParts parts = norm_parts(arrays, num_multiprocessors(dy.device()), has_added_bias);
     const MemoryScope scope(MemoryClass::kWorkspaces);
     const at::Tensor partial = at::empty({parts.num_elements()}, input.mean.options());
     launch_norm_backward(arrays, parts, partial.mutable_data_ptr<F>(), stream);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     add_parts(parts, partial.const_data_ptr<F>(), gradients, stream);
+    if (has_added_bias && parts.sums < 3) {
+      device_add_column_sums(gradients.added_bias, dx.view({arrays.rows, arrays.features}));
+    }
   });
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   return dx;

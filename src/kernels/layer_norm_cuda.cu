@@ -152,11 +152,12 @@ constexpr bool takes_warps(int64_t features) {
   return !std::is_same_v<T, double> && features <= kMostInRegisters && features % kVectorWidth<T> == 0;
 }
 
-// Blocks that a multiprocessor has room for, where a thread has so many elements of each array.
+// Blocks that a multiprocessor has room for, where a thread has so many elements of each array; a third sum of each
+// takes the registers of one.
 template <class T>
-constexpr int blocks_at_once(int64_t elements_of_lane) {
+constexpr int blocks_at_once(int64_t elements_of_lane, bool sums_dx) {
   if (sizeof(T) == 2) {
-    return elements_of_lane <= 16 ? 5 : elements_of_lane <= 32 ? 4 : 3;
+    return (elements_of_lane <= 16 ? 5 : elements_of_lane <= 32 ? 4 : 3) - (sums_dx ? 1 : 0);
   }
   return elements_of_lane <= 24 ? 3 : 2;
 }
@@ -166,11 +167,11 @@ constexpr int blocks_at_once(int64_t elements_of_lane) {
 #pragma nv_diag_suppress 20011, 20014
 
 // Adds up the sums of the block's warps, one after the other, and writes them as a part.
-template <int kWidth, int kVectors, class F>
-using SharedSums = F[2][kWarpSize * kWidth * kVectors];
-template <int kWidth, int kVectors, class F>
-__device__ void write_part(const WeightSums<F, kWidth * kVectors>& sums, int64_t features,
-                           SharedSums<kWidth, kVectors, F>& shared, F* part) {
+template <int kWidth, int kVectors, int kSums, class F>
+using SharedSums = F[kSums][kWarpSize * kWidth * kVectors];
+template <int kWidth, int kVectors, int kSums, class F>
+__device__ void write_part(const NormSums<F, kWidth * kVectors>& sums, int64_t features,
+                           SharedSums<kWidth, kVectors, kSums, F>& shared, F* part) {
   const WarpThreads threads;
   const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
   for (int turn = 0; turn < kWarpsOfBlock; ++turn) {
@@ -178,32 +179,36 @@ __device__ void write_part(const WeightSums<F, kWidth * kVectors>& sums, int64_t
 #pragma unroll
       for (int i = 0; i < kWidth * kVectors; ++i) {
         const int64_t column = column_of<kWidth>(i / kWidth, threads) + i % kWidth;
-        shared[0][column] = (turn == 0 ? F(0) : shared[0][column]) + sums.weight[i];
-        shared[1][column] = (turn == 0 ? F(0) : shared[1][column]) + sums.bias[i];
+        const F of_thread[] = {sums.weight[i], sums.bias[i], sums.added_bias[i]};
+#pragma unroll
+        for (int sum = 0; sum < kSums; ++sum) {
+          shared[sum][column] = (turn == 0 ? F(0) : shared[sum][column]) + of_thread[sum];
+        }
       }
     }
     __syncthreads();
   }
   for (int64_t column = threadIdx.x; column < features; column += blockDim.x) {
-    part[column] = shared[0][column];
-    part[features + column] = shared[1][column];
+    for (int sum = 0; sum < kSums; ++sum) {
+      part[sum * features + column] = shared[sum][column];
+    }
   }
 }
 
 template <int kVectors, class T>
-__global__ void __launch_bounds__(kWarpsOfBlock* kWarpSize, blocks_at_once<T>(kVectors* kVectorWidth<T>))
+__global__ void __launch_bounds__(kWarpsOfBlock* kWarpSize, blocks_at_once<T>(kVectors* kVectorWidth<T>, false))
     norm_gradient_kernel(NormBackward<T> arrays, ComputeType<T>* partial) {
   using F = ComputeType<T>;
   constexpr int kWidth = kVectorWidth<T>;
-  WeightSums<F, kWidth * kVectors> sums;
+  NormSums<F, kWidth * kVectors> sums;
   sums.clear();
   const int64_t stride = static_cast<int64_t>(gridDim.x) * kWarpsOfBlock;
   for (int64_t row = static_cast<int64_t>(blockIdx.x) * kWarpsOfBlock + threadIdx.x / kWarpSize; row < arrays.rows;
        row += stride) {
     norm_gradient_short_row<kWidth, kVectors>(arrays, row, WarpThreads(), sums);
   }
-  __shared__ SharedSums<kWidth, kVectors, F> shared;
-  write_part<kWidth, kVectors>(sums, arrays.features, shared, partial + blockIdx.x * 2 * arrays.features);
+  __shared__ SharedSums<kWidth, kVectors, 2, F> shared;
+  write_part<kWidth, kVectors, 2>(sums, arrays.features, shared, partial + blockIdx.x * 2 * arrays.features);
 }
 
 // Two rows of a warp in shared memory: one is worked on while the other arrives. A lane reads what it copied itself.
@@ -259,14 +264,14 @@ class RowRing {
   int stage_ = 1;
 };
 
-template <int kVectors, class T>
-__global__ void __launch_bounds__(kWarpsOfBlock* kWarpSize, blocks_at_once<T>(kVectors* kVectorWidth<T>))
+template <int kVectors, int kSums, class T>
+__global__ void __launch_bounds__(kWarpsOfBlock* kWarpSize, blocks_at_once<T>(kVectors* kVectorWidth<T>, kSums == 3))
     norm_gradient_ring_kernel(NormBackward<T> arrays, ComputeType<T>* partial) {
   using F = ComputeType<T>;
   constexpr int kWidth = kVectorWidth<T>;
   using Ring = RowRing<kVectors, T>;
   VH_SHARED_MEMORY(uint4, shared);
-  WeightSums<F, kWidth * kVectors> sums;
+  NormSums<F, kWidth * kVectors> sums;
   sums.clear();
   const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
   const int64_t stride = static_cast<int64_t>(gridDim.x) * kWarpsOfBlock;
@@ -274,12 +279,13 @@ __global__ void __launch_bounds__(kWarpsOfBlock* kWarpSize, blocks_at_once<T>(kV
   Ring ring(shared + warp * Ring::kWords, arrays, row);
   for (; row < arrays.rows; row += stride) {
     ring.advance(row + stride);
-    norm_gradient_of_row<kWidth, kVectors>(arrays, row, WarpThreads(), ring, sums);
+    norm_gradient_of_row<kWidth, kVectors, kSums == 3>(arrays, row, WarpThreads(), ring, sums);
   }
   __syncthreads();  // the rows have been read: their place is that of the sums
-  static_assert(sizeof(SharedSums<kWidth, kVectors, F>) <= sizeof(uint4) * kWarpsOfBlock * Ring::kWords);
-  write_part<kWidth, kVectors>(sums, arrays.features, *reinterpret_cast<SharedSums<kWidth, kVectors, F>*>(shared),
-                               partial + blockIdx.x * 2 * arrays.features);
+  using Sums = SharedSums<kWidth, kVectors, kSums, F>;
+  static_assert(sizeof(Sums) <= sizeof(uint4) * kWarpsOfBlock * Ring::kWords);
+  write_part<kWidth, kVectors, kSums>(sums, arrays.features, *reinterpret_cast<Sums*>(shared),
+                                      partial + blockIdx.x * kSums * arrays.features);
 }
 
 // Blocks for which there is room where a block takes a row; elements of 8 bytes take two registers.
@@ -292,7 +298,7 @@ constexpr int blocks_of_rows_at_once(int64_t features) {
 template <int kWidth, int kVectors, class T>
 __global__ void __launch_bounds__(kLongRowThreads, blocks_of_rows_at_once<T>(kVectors* kWidth* kLongRowThreads))
     norm_gradient_block_kernel(NormBackward<T> arrays, ComputeType<T>* partial) {
-  WeightSums<ComputeType<T>, kWidth * kVectors> sums;
+  NormSums<ComputeType<T>, kWidth * kVectors> sums;
   sums.clear();
   const BlockThreads<kLongRowThreads> threads;
   for (int64_t row = blockIdx.x; row < arrays.rows; row += gridDim.x) {
@@ -358,24 +364,26 @@ constexpr int kPartsAtOnce = 32;
 // A block has 32 columns; its 32 warps add up every 32nd part each, and then their sums are added in their order.
 template <class F, class G>
 __global__ void __launch_bounds__(kColumnsOfBlock* kPartsAtOnce)
-    add_parts_kernel(NormParts parts, const F* __restrict__ partial, G* weight, G* bias) {
+    add_parts_kernel(NormParts parts, const F* __restrict__ partial, G* weight, G* bias, G* added_bias) {
   __shared__ F sums[kPartsAtOnce][kColumnsOfBlock + 1];
-  const int64_t column = static_cast<int64_t>(blockIdx.x) * kColumnsOfBlock + threadIdx.x;  // of both gradients
+  const int64_t num_columns = parts.sums * parts.features;  // of all gradients
+  const int64_t column = static_cast<int64_t>(blockIdx.x) * kColumnsOfBlock + threadIdx.x;
   F sum = 0;
-  if (column < 2 * parts.features) {
+  if (column < num_columns) {
 #pragma unroll 4
     for (int64_t part = threadIdx.y; part < parts.parts; part += kPartsAtOnce) {
-      sum += partial[part * 2 * parts.features + column];
+      sum += partial[part * num_columns + column];
     }
   }
   sums[threadIdx.y][threadIdx.x] = sum;
   __syncthreads();
-  if (threadIdx.y == 0 && column < 2 * parts.features) {
+  if (threadIdx.y == 0 && column < num_columns) {
     F total = 0;
     for (int i = 0; i < kPartsAtOnce; ++i) {
       total += sums[i][threadIdx.x];
     }
-    G& gradient = column < parts.features ? weight[column] : bias[column - parts.features];
+    const int64_t index = column / parts.features;
+    G& gradient = (index == 0 ? weight : index == 1 ? bias : added_bias)[column % parts.features];
     gradient = static_cast<G>(static_cast<F>(gradient) + total);
   }
 }
@@ -411,14 +419,25 @@ template void launch_norm(const NormForward<c10::BFloat16>&, CUstream_st*);
 template void launch_norm(const NormForward<c10::Half>&, CUstream_st*);
 
 template <class T>
-NormParts norm_parts(int64_t rows, int64_t features, int num_multiprocessors) {
+NormParts norm_parts(const NormBackward<T>& arrays, int num_multiprocessors, bool sums_dx) {
+  const int64_t features = arrays.features;
   const bool by_warps = takes_warps<T>(features);
-  const int64_t blocks = num_blocks_for(rows, by_warps ? kWarpsOfBlock : 1);
-  const int64_t of_multiprocessor = by_warps                   ? blocks_at_once<T>(features / kWarpSize)
+  const bool has_third_sum = sums_dx && sizeof(T) == 2 && by_warps && has_aligned_rows(arrays);
+  const int64_t blocks = num_blocks_for(arrays.rows, by_warps ? kWarpsOfBlock : 1);
+  const int64_t of_multiprocessor = by_warps                   ? blocks_at_once<T>(features / kWarpSize, has_third_sum)
                                     : features <= kMostInBlock ? blocks_of_rows_at_once<T>(features)
                                                                : kPartsInMemory;
   const int64_t at_once = of_multiprocessor * num_multiprocessors;
-  return {blocks < at_once ? blocks : at_once, rows, features};
+  return {blocks < at_once ? blocks : at_once, features, has_third_sum ? 3 : 2};
+}
+
+// Rows of half-length types that warps take.
+template <int kVectors, int kSums, class T>
+void launch_ring(const NormBackward<T>& arrays, unsigned blocks, ComputeType<T>* partial, CUstream_st* stream) {
+  constexpr auto kBytes = static_cast<int>(sizeof(uint4)) * kWarpsOfBlock * RowRing<kVectors, T>::kWords;
+  const auto kernel = norm_gradient_ring_kernel<kVectors, kSums, T>;
+  cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
+  kernel<<<blocks, kWarpsOfBlock * kWarpSize, kBytes, stream>>>(arrays, partial);
 }
 
 template <class T>
@@ -434,10 +453,8 @@ void launch_norm_backward(const NormBackward<T>& arrays, const NormParts& parts,
       with_elements_of_lane(arrays.features, [&](auto elements) {
         constexpr int kVectors = elements / kVectorWidth<T>;
         if constexpr (sizeof(T) == 2) {
-          constexpr auto kBytes = static_cast<int>(sizeof(uint4)) * kWarpsOfBlock * RowRing<kVectors, T>::kWords;
-          const auto kernel = norm_gradient_ring_kernel<kVectors, T>;
-          cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
-          kernel<<<blocks, kWarpsOfBlock * kWarpSize, kBytes, stream>>>(arrays, partial);
+          parts.sums == 3 ? launch_ring<kVectors, 3>(arrays, blocks, partial, stream)
+                          : launch_ring<kVectors, 2>(arrays, blocks, partial, stream);
         } else {
           norm_gradient_kernel<kVectors><<<blocks, kWarpsOfBlock * kWarpSize, 0, stream>>>(arrays, partial);
         }
@@ -453,27 +470,30 @@ void launch_norm_backward(const NormBackward<T>& arrays, const NormParts& parts,
 }
 
 template <class F, class G>
-void launch_add_norm_parts(const NormParts& parts, const F* partial, G* weight, G* bias, CUstream_st* stream) {
+void launch_add_norm_parts(const NormParts& parts, const F* partial, G* weight, G* bias, G* added_bias,
+                           CUstream_st* stream) {
   if (parts.parts == 0 || parts.features == 0) {
     return;
   }
-  const auto blocks = static_cast<unsigned>(num_blocks_for(2 * parts.features, kColumnsOfBlock));
-  add_parts_kernel<<<blocks, dim3(kColumnsOfBlock, kPartsAtOnce), 0, stream>>>(parts, partial, weight, bias);
+  const auto blocks = static_cast<unsigned>(num_blocks_for(parts.sums * parts.features, kColumnsOfBlock));
+  add_parts_kernel<<<blocks, dim3(kColumnsOfBlock, kPartsAtOnce), 0, stream>>>(parts, partial, weight, bias,
+                                                                               added_bias);
 }
 
-template NormParts norm_parts<float>(int64_t, int64_t, int);
-template NormParts norm_parts<double>(int64_t, int64_t, int);
-template NormParts norm_parts<c10::BFloat16>(int64_t, int64_t, int);
-template NormParts norm_parts<c10::Half>(int64_t, int64_t, int);
+template NormParts norm_parts(const NormBackward<float>&, int, bool);
+template NormParts norm_parts(const NormBackward<double>&, int, bool);
+template NormParts norm_parts(const NormBackward<c10::BFloat16>&, int, bool);
+template NormParts norm_parts(const NormBackward<c10::Half>&, int, bool);
 
 template void launch_norm_backward(const NormBackward<float>&, const NormParts&, float*, CUstream_st*);
 template void launch_norm_backward(const NormBackward<double>&, const NormParts&, double*, CUstream_st*);
 template void launch_norm_backward(const NormBackward<c10::BFloat16>&, const NormParts&, float*, CUstream_st*);
 template void launch_norm_backward(const NormBackward<c10::Half>&, const NormParts&, float*, CUstream_st*);
 
-template void launch_add_norm_parts(const NormParts&, const float*, float*, float*, CUstream_st*);
-template void launch_add_norm_parts(const NormParts&, const float*, c10::BFloat16*, c10::BFloat16*, CUstream_st*);
-template void launch_add_norm_parts(const NormParts&, const float*, c10::Half*, c10::Half*, CUstream_st*);
-template void launch_add_norm_parts(const NormParts&, const double*, double*, double*, CUstream_st*);
+template void launch_add_norm_parts(const NormParts&, const float*, float*, float*, float*, CUstream_st*);
+template void launch_add_norm_parts(const NormParts&, const float*, c10::BFloat16*, c10::BFloat16*, c10::BFloat16*,
+                                    CUstream_st*);
+template void launch_add_norm_parts(const NormParts&, const float*, c10::Half*, c10::Half*, c10::Half*, CUstream_st*);
+template void launch_add_norm_parts(const NormParts&, const double*, double*, double*, double*, CUstream_st*);
 
 }  // namespace vit_hybrid::kernels

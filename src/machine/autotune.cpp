@@ -114,9 +114,9 @@ struct LayerExtras {
   ProductExtra weight_gradient = ProductExtra::kNone;
 };
 
-// The biases of row-parallel linears are added after the sum over the ranks, and a kernel of its own adds up their
-// gradients (LinearProducts). One rank has no such sum. The gradient of fc1's bias comes with GELU's backward, unless
-// that is a part of fc2's product (Mlp). The image needs no gradient.
+// The biases of row-parallel linears are added after the sum over the ranks; one rank has no such sum. Their gradients
+// come with those of the norm behind them, or by a kernel of its own (RowParallelLinear). The gradient of fc1's bias
+// comes with GELU's backward, unless that is a part of fc2's product (Mlp). The image needs no gradient.
 LayerExtras layer_extras(model::LinearRole role, const model::VitOptions& options, int tensor_size,
                          const ProductTypes& types) {
   constexpr auto kNone = ProductExtra::kNone, kBias = ProductExtra::kBias;
@@ -131,11 +131,11 @@ LayerExtras layer_extras(model::LinearRole role, const model::VitOptions& option
     case model::LinearRole::kQkv:
       return {kBias, kNone, bias_gradient};
     case model::LinearRole::kProjection:
-      return {row_bias, kNone, whole_gradient};
+      return {row_bias};
     case model::LinearRole::kFc1:
       return {may_fuse ? ProductExtra::kBiasGelu : kBias, kNone, may_fuse_backward ? bias_gradient : kNone};
     case model::LinearRole::kFc2:
-      return {row_bias, may_fuse_backward ? ProductExtra::kGeluGradient : kNone, whole_gradient};
+      return {row_bias, may_fuse_backward ? ProductExtra::kGeluGradient : kNone};
     case model::LinearRole::kFieldHead:
       break;
     case model::LinearRole::kClassHead:

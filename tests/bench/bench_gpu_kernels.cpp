@@ -102,11 +102,11 @@ void bench_norms(Bench& bench, at::ScalarType type, int64_t features) {
   const std::string what = str(" ", c10::toString(type), " D ", features);
   const at::Tensor x = normals({1, rows, features}, type), branch = normals({1, rows, features}, type);
   const at::Tensor weight = normals({features}, type), bias = normals({features}, type);
-  const at::Tensor gradients = at::zeros({2, features}, on_gpu(at::kFloat));
+  const at::Tensor gradients = at::zeros({3, features}, on_gpu(at::kFloat));
   const auto bytes = static_cast<double>(x.nbytes());
   const kernels::Normed normed = kernels::device_layer_norm(x, weight, bias, 1e-6);
   const kernels::NormInput input{x, normed.mean, normed.rstd};
-  const kernels::NormGradients sums{gradients[0], gradients[1]};
+  const kernels::NormGradients sums{gradients[0], gradients[1]}, three_sums{gradients[0], gradients[1], gradients[2]};
   bench.line("LayerNorm forward" + what, 2 * bytes,
              [&] { static_cast<void>(kernels::device_layer_norm(x, weight, bias, 1e-6)); });
   bench.line("residual + LayerNorm forward" + what, 4 * bytes,
@@ -116,6 +116,9 @@ void bench_norms(Bench& bench, at::ScalarType type, int64_t features) {
              [&] { static_cast<void>(kernels::device_layer_norm_backward(normed.y, input, weight, {}, sums)); });
   bench.line("LayerNorm backward + residual gradient" + what, 4 * bytes,
              [&] { static_cast<void>(kernels::device_layer_norm_backward(normed.y, input, weight, branch, sums)); });
+  bench.line("LayerNorm backward + residual and bias gradient" + what, 4 * bytes, [&] {
+    static_cast<void>(kernels::device_layer_norm_backward(normed.y, input, weight, branch, three_sums));
+  });
 }
 
 // A rank's step as a training of one rank has it: all parameters of a ViT-B/16, matrices and vectors in turn.

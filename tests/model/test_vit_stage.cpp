@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "model/layer_norm.h"
 #include "model/vit_parameters.h"
 #include "src/base/memory_tracker.h"
 #include "tests/support/compare.h"
@@ -316,6 +317,29 @@ TEST_CASE("vit_stage: every parameter is reported ready once a micro-batch") {
       CHECK(count == 1);
     }
   }
+}
+
+TEST_CASE("vit_stage: a norm takes the bias gradient of the branch before it, unless something of that is dropped") {
+  const model::VitOptions& options = stage_models().front();
+  const Case given(options);
+  TestStage ours(options, {0, options.num_units()}, given.parameters, at::kFloat, group_of_one());
+  const model::LayerNorm norm(ours.buffer, "blocks.0.norm2", options.norm_eps);
+  const auto is_taken = [&](double of_features, double of_path, Mode mode) {
+    const at::Tensor x = normal_tensor({2, 3, options.embed_dim}, 1).to(at::kFloat);
+    model::ResidualStream stream{x};
+    stream.branch.output.y = x.clone();
+    stream.branch.output.output_bias = std::make_shared<tensor::OutputBias>();
+    stream.branch.features.rate = of_features;
+    stream.path.rate = of_path;
+    const auto bias = stream.branch.output.output_bias;
+    const tensor::StepContext context = test_context(2, mode);
+    norm.fork(std::move(stream), context);
+    return bias->is_taken;
+  };
+  CHECK(is_taken(0.0, 0.0, Mode::kTraining));
+  CHECK_FALSE(is_taken(0.1, 0.0, Mode::kTraining));
+  CHECK_FALSE(is_taken(0.0, 0.1, Mode::kTraining));
+  CHECK(is_taken(0.1, 0.1, Mode::kEvaluation));
 }
 
 TEST_CASE("vit_stage: parameters that are on their way are waited for when forward comes to their unit") {

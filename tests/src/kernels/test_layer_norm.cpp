@@ -146,6 +146,28 @@ TEST_CASE("norm: gradients of a half-length type are sums in fp32, rounded once"
   }
 }
 
+TEST_CASE("norm: the gradient of a bias that was added to x is the sum of the rows of dx as rounded") {
+  for (const auto type : kFloatTypes) {
+    for (const Extents extents : kExtents) {
+      CAPTURE(c10::toString(type));
+      CAPTURE(extents.features);
+      const Inputs in(extents, type);
+      const auto [y, mean, rstd] = kernels::layer_norm(in.x, in.weight, in.bias, kEps);
+      const at::Tensor gradients = at::ones({5, extents.features}, at::toOpMathType(type));
+      const kernels::NormInput input{in.x, mean, rstd};
+      const at::Tensor alone =
+          kernels::layer_norm_backward(in.dy, input, in.weight, in.dresidual, {gradients[0], gradients[1]});
+      const at::Tensor dx = kernels::layer_norm_backward(in.dy, input, in.weight, in.dresidual,
+                                                         {gradients[2], gradients[3], gradients[4]});
+      CHECK(at::equal(dx, alone));
+      CHECK(at::equal(gradients[0], gradients[2]));
+      CHECK(at::equal(gradients[1], gradients[3]));
+      const at::Tensor rows = dx.view({extents.rows, extents.features}).to(at::kDouble);
+      CHECK(relative_error(gradients[4], 1.0 + rows.sum(0)) <= bound_of_rounded(gradients[4], bound_of_columns(in)));
+    }
+  }
+}
+
 TEST_CASE("norm: a residual sum is rounded once, and what is normed is the rounded sum") {
   for (const auto type : kFloatTypes) {
     for (const Extents extents : kExtents) {

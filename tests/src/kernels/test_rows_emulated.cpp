@@ -56,7 +56,8 @@ struct NormArrays {
         rstd(rows),
         scales(rows),
         weight_gradient(features),
-        bias_gradient(features) {
+        bias_gradient(features),
+        added_bias_gradient(features) {
     fill(x, 1, 2.0);
     fill(weight, 2);
     fill(bias, 3);
@@ -90,7 +91,7 @@ struct NormArrays {
   int64_t rows, features;
   GuardedArray<T> x, branch, y, dy, residual_gradient, dx, weight, bias;
   GuardedArray<F> mean, rstd, scales;
-  GuardedArray<T> weight_gradient, bias_gradient;
+  GuardedArray<T> weight_gradient, bias_gradient, added_bias_gradient;
 };
 
 // What a pass over rows gives, from the values that are normed.
@@ -137,7 +138,10 @@ void check_norm(const Rows& shape, Branch with) {
   const bool has_branch = with != Branch::kNone;
   const NormArrays<T> a(shape);
   std::vector<double> sum(static_cast<size_t>(a.x.size()));
-  const NormParts parts = norm_parts<T>(a.rows, a.features, kMultiprocessors);
+  const NormParts parts = norm_parts(a.backward(has_branch), kMultiprocessors, has_branch);
+  const bool sums_dx =
+      has_branch && sizeof(T) == 2 && a.features <= kMostInRegisters && a.features % 8 == 0 && shape.shift == 0;
+  CHECK(parts.sums == (sums_dx ? 3 : 2));
   const GuardedArray<F> partial(parts.num_elements());
   in_all_orders(
       [&] {
@@ -148,11 +152,12 @@ void check_norm(const Rows& shape, Branch with) {
               static_cast<double>(a.x[i]) + static_cast<double>(scale) * static_cast<double>(a.branch[i]);
         }
         for (int64_t i = 0; i < a.features; ++i)
-          a.weight_gradient[i] = a.bias_gradient[i] = T(1.0F);
+          a.weight_gradient[i] = a.bias_gradient[i] = a.added_bias_gradient[i] = T(1.0F);
         launch_norm(a.forward(with), nullptr);
         if (with == Branch::kPlain) return;  // backward knows no factors
         launch_norm_backward(a.backward(has_branch), parts, partial.data(), nullptr);
-        launch_add_norm_parts(parts, partial.data(), a.weight_gradient.data(), a.bias_gradient.data(), nullptr);
+        launch_add_norm_parts(parts, partial.data(), a.weight_gradient.data(), a.bias_gradient.data(),
+                              sums_dx ? a.added_bias_gradient.data() : nullptr, nullptr);
       },
       [&](const auto& add) {
         add(a.y);
@@ -163,6 +168,7 @@ void check_norm(const Rows& shape, Branch with) {
         add(a.dx);
         add(a.weight_gradient);
         add(a.bias_gradient);
+        add(a.added_bias_gradient);
       });
   const GuardedArray<T>& normed = has_branch ? a.branch : a.x;
   if (has_branch) CHECK(relative_error(normed, sum) <= kRounding<T>);
@@ -173,6 +179,10 @@ void check_norm(const Rows& shape, Branch with) {
   const double sums = std::max(kRounding<T>, kSumRounding<F>);
   CHECK(relative_error(a.weight_gradient, expected.weight_gradient) <= sums);
   CHECK(relative_error(a.bias_gradient, expected.bias_gradient) <= sums);
+  std::vector<double> added(static_cast<size_t>(a.features), 1.0);
+  for (int64_t i = 0; sums_dx && i < a.dx.size(); ++i)
+    added[static_cast<size_t>(i % a.features)] += static_cast<double>(a.dx[i]);
+  CHECK(relative_error(a.added_bias_gradient, added) <= sums);
 }
 
 }  // namespace

@@ -75,16 +75,29 @@ void check_norm(at::ScalarType type, double bound, int64_t tokens, int64_t featu
   const auto [dx, dweight, dbias] = at::native_layer_norm_backward(wide(dy), wide(out.sum), {features}, mean, rstd,
                                                                    wide(weight), wide(bias), {true, true, true});
   const double sum_bound = gradient_type == float_of(type) ? (type == at::kDouble ? 1e-12 : 2e-5) : bound;
+  const kernels::NormInput input{out.sum, out.normed.mean, out.normed.rstd};
   at::Tensor first_gradients;
   for (const at::Tensor& added : {residual, at::Tensor()}) {
     const at::Tensor gradients = before.clone();
-    const at::Tensor ours = device_layer_norm_backward(dy, {out.sum, out.normed.mean, out.normed.rstd}, weight, added,
-                                                       {gradients[0], gradients[1]});
+    const at::Tensor ours = device_layer_norm_backward(dy, input, weight, added, {gradients[0], gradients[1]});
     CHECK(relative_error(ours, added.defined() ? dx + wide(added) : dx) <= bound);
     CHECK(relative_error(gradients[0], wide(before[0]) + dweight) <= sum_bound);
     CHECK(relative_error(gradients[1], wide(before[1]) + dbias) <= sum_bound);
     CHECK((!first_gradients.defined() || first_gradients.equal(gradients)));  // the same bits each time
     first_gradients = gradients;
+  }
+  // With the gradient of a bias that was added to x: of the bits that are written, in the same order each time.
+  at::Tensor first_sums;
+  for (int turn = 0; turn < 2; ++turn) {
+    const at::Tensor gradients = at::cat({before, before[0].unsqueeze(0)});
+    const at::Tensor ours =
+        device_layer_norm_backward(dy, input, weight, residual, {gradients[0], gradients[1], gradients[2]});
+    CHECK(relative_error(ours, dx + wide(residual)) <= bound);
+    CHECK(relative_error(gradients[0], wide(before[0]) + dweight) <= sum_bound);
+    CHECK(relative_error(gradients[1], wide(before[1]) + dbias) <= sum_bound);
+    CHECK(relative_error(gradients[2], wide(before[0]) + wide(ours).sum(at::IntArrayRef{0, 1})) <= sum_bound);
+    CHECK((!first_sums.defined() || first_sums.equal(gradients)));
+    first_sums = gradients;
   }
 }
 

@@ -432,10 +432,11 @@ TEST_CASE("device problems: gradients have their own type, tf32 is named, nothin
   };
   constexpr auto kBias = kernels::ProductExtra::kBias, kBiasGradient = kernels::ProductExtra::kBiasGradient;
   CHECK(fused(1, at::kFloat, kBias) == 4);
-  CHECK(fused(2, at::kFloat, kBias) == 2);          // proj and fc2 add theirs after the sum over the ranks
-  CHECK(fused(1, at::kFloat, kBiasGradient) == 3);  // that of fc1 comes with GELU's
-  CHECK(fused(2, at::kFloat, kBiasGradient) == 1);  // of qkv
-  CHECK(fused(1, at::kHalf, kBiasGradient) == 0);   // it would be rounded twice
+  CHECK(fused(2, at::kFloat, kBias) == 2);  // proj and fc2 add theirs after the sum over the ranks
+  // Of qkv: that of fc1 comes with GELU's, those of proj and fc2 with the norm's behind them.
+  CHECK(fused(1, at::kFloat, kBiasGradient) == 1);
+  CHECK(fused(2, at::kFloat, kBiasGradient) == 1);
+  CHECK(fused(1, at::kHalf, kBiasGradient) == 0);  // it would be rounded twice
   // Several ranks hold patch projection and head whole, and must come to the same bits.
   for (const Range unit : {Range{0, 1}, Range{options.depth + 1, options.num_units()}}) {
     for (const int tensor_size : {1, 2}) {
