@@ -152,12 +152,14 @@ constexpr bool takes_warps(int64_t features) {
   return !std::is_same_v<T, double> && features <= kMostInRegisters && features % kVectorWidth<T> == 0;
 }
 
-// Blocks that a multiprocessor has room for, where a thread has so many elements of each array; a third sum of each
-// takes the registers of one.
+// Blocks for which a multiprocessor has registers, where a thread has so many elements of each array and of the sums.
 template <class T>
 constexpr int blocks_at_once(int64_t elements_of_lane, bool sums_dx) {
+  if (sizeof(T) == 2 && sums_dx) {
+    return elements_of_lane <= 24 ? 4 : elements_of_lane <= 32 ? 3 : 2;
+  }
   if (sizeof(T) == 2) {
-    return (elements_of_lane <= 16 ? 5 : elements_of_lane <= 32 ? 4 : 3) - (sums_dx ? 1 : 0);
+    return elements_of_lane <= 16 ? 5 : elements_of_lane <= 32 ? 4 : 3;
   }
   return elements_of_lane <= 24 ? 3 : 2;
 }
@@ -383,7 +385,8 @@ __global__ void __launch_bounds__(kColumnsOfBlock* kPartsAtOnce)
       total += sums[i][threadIdx.x];
     }
     const int64_t index = column / parts.features;
-    G& gradient = (index == 0 ? weight : index == 1 ? bias : added_bias)[column % parts.features];
+    G* const gradients = index == 0 ? weight : index == 1 ? bias : added_bias;
+    G& gradient = gradients[column - index * parts.features];
     gradient = static_cast<G>(static_cast<F>(gradient) + total);
   }
 }

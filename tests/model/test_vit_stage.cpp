@@ -320,7 +320,7 @@ TEST_CASE("vit_stage: every parameter is reported ready once a micro-batch") {
 }
 
 TEST_CASE("vit_stage: a norm takes the bias gradient of the branch before it, unless something of that is dropped") {
-  const model::VitOptions& options = stage_models().front();
+  const model::VitOptions options = stage_models().front();
   const Case given(options);
   TestStage ours(options, {0, options.num_units()}, given.parameters, at::kFloat, group_of_one());
   const model::LayerNorm norm(ours.buffer, "blocks.0.norm2", options.norm_eps);

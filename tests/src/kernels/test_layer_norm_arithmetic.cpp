@@ -102,7 +102,7 @@ void check_norm(int64_t rows, int64_t features, bool in_registers, double bound)
                                  rows,
                                  features};
   for_threads([&](const TestThreads& threads) {
-    WeightSums<F, kWidth * kVectors> own;
+    NormSums<F, kWidth * kVectors> own;
     own.clear();
     for (int64_t row = 0; row < rows; ++row) {
       F* const of_weight = sums.data_ptr<F>();
