@@ -349,7 +349,8 @@ class Launches:
             (self.fakes / name).write_text(text)
             (self.fakes / name).chmod(0o755)
 
-    def launch(self, words, command=("vit_hybrid", "--profile-steps=2-3"), code=0, out=None, without=None, **environment):
+    def launch(self, words, command=("vit_hybrid", "--profile-steps=2-3"), code=0, out=None, without=None, before=(),
+               **environment):
         """(folder, standard output, standard error)."""
         self.number += 1
         out = out or self.work / f"out{self.number}"
@@ -365,8 +366,8 @@ class Launches:
                     os.symlink(found, Path(path) / name)
         unset = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "VIT_HYBRID_PROFILE_STEPS")
         kept = {key: value for key, value in os.environ.items() if key not in unset}
-        done = subprocess.run([sys.executable, self.script, *words, f"--out={out}", "--", *command], capture_output=True, text=True,
-                              timeout=60, env={**kept, "PATH": path, "FAKES": str(self.fakes), **environment}, check=False)
+        done = subprocess.run([*before, sys.executable, self.script, *words, f"--out={out}", "--", *command], capture_output=True,
+                              text=True, timeout=60, env={**kept, "PATH": path, "FAKES": str(self.fakes), **environment}, check=False)
         require(done.returncode == code, f"{' '.join([*words, '--', *command])} ended with {done.returncode}, not {code}:\n"
                 f"{done.stdout[-600:]}{done.stderr[-1200:]}")
         return out, done.stdout, done.stderr
@@ -439,6 +440,13 @@ def test_perf_problems(launches):
     launches.refused(PERF, "holds files already; name a new folder", 73, out=full)
     launches.refused(PERF, "name a folder that can be made", 73, out=full / "mine" / "below")
     require((full / "mine").read_text() == "mine", "a file was changed")
+    barred = launches.work / "barred"
+    barred.mkdir()
+    mount = ["unshare", "-rm", "sh", "-c", 'mount -t tmpfs -o ro tmpfs "$0" && exec "$@"', barred]
+    if subprocess.run([*mount, "true"], capture_output=True, check=False).returncode == 0:
+        launches.refused(PERF, "Read-only file system; name a folder that can be made", 73, out=barred, before=mount)
+    else:
+        print("skipped: no folder can be made here that may not be written")
 
     # Two processes that no variable tells apart.
     script = 'SLURM_PROCID=0 "$@" & SLURM_PROCID=0 "$@"; a=$?; wait $!; exit $((a | $?))'
