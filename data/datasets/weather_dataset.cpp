@@ -10,7 +10,6 @@
 #include "data/datasets/class_names.h"
 #include "data/datasets/year_files.h"
 #include "data/hdf5/hdf5_layout.h"
-#include "data/tools/tool_files.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/mpi/mpi_group.h"
 #include "src/base/error.h"
@@ -25,7 +24,7 @@ namespace {
 std::vector<std::string> list_for_all(const comm::MpiGroup& group, const std::string& folder) {
   std::vector<std::string> paths;
   comm::agreed_on_rank_0(group, [&] { paths = list_weather_files(folder); });
-  return broadcast_lines(group, paths);
+  return group.broadcast(paths, 0);
 }
 
 // Runs that begin behind a gap: in a file, or between dates of one simulation that do not go on.

@@ -313,7 +313,7 @@ std::unique_ptr<Hdf5Writer> Climatology::write(const std::string& path, const st
   const RowFile& first = source_.files().front();
   std::vector<std::string> units;
   comm::agreed_on_rank_0(group_, [&] { units = channel_units(told_units(first), names); });
-  units = broadcast_lines(group_, units);
+  units = group_.broadcast(units, 0);
   WeatherContent content;
   for (size_t i = 0; i < names.size(); ++i) {
     content.channels.push_back({names[i], "", 0.0, units[i]});

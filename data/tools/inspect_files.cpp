@@ -186,7 +186,7 @@ void inspect_file(const comm::MpiGroup& group, const std::string& path, const In
   parts.resize(static_cast<size_t>(group.max(std::ssize(parts))));
   for (InspectedPart& part : parts) {
     part.dataset = group.broadcast(part.dataset, 0);
-    part.channels = broadcast_lines(group, part.channels);
+    part.channels = group.broadcast(part.channels, 0);
     if (!part.channels.empty()) {
       part.text += values_text(group, path, part, options.all ? 0 : options.sample);
     }
@@ -337,7 +337,7 @@ void inspect_files(const comm::MpiGroup& group, const InspectOptions& options,
         print_once(str(path, ": refused: ", error.what(), "\n"));
       }
     }
-    found.words = broadcast_lines(group, found.words);
+    found.words = group.broadcast(found.words, 0);
     if (paths.size() > 1 && (found.has_dataset || !found.words.empty())) {
       print_once(together_text(group, input, paths, found.words));
     }

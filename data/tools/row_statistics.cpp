@@ -496,7 +496,7 @@ WrittenStats write_stats(const comm::MpiGroup& group, const WriteStatsOptions& o
     folder.emplace(options.out);
     check_folder(options);
   });
-  const RowSource source(group, broadcast_lines(group, paths), options.fields, IoMode::kAuto);
+  const RowSource source(group, group.broadcast(paths, 0), options.fields, IoMode::kAuto);
   WrittenStats result;
   comm::agreed(group, [&] {
     require_alike(source.files());  // of two grids, statistics would be of both

@@ -1,8 +1,7 @@
-// Listing of folders, the list's way to all ranks, and checks of the place for outputs.
+// Listing of folders, and checks of the place for outputs.
 #include "data/tools/tool_files.h"
 
 #include <filesystem>
-#include <sstream>
 #include <system_error>
 
 #include "data/datasets/year_files.h"
@@ -58,28 +57,13 @@ std::vector<std::string> list_files(const std::vector<std::string>& words,
 std::vector<std::string> list_hdf5_inputs(const comm::MpiGroup& group, const std::vector<std::string>& words) {
   std::vector<std::string> files;
   comm::agreed_on_rank_0(group, [&] { files = list_files(words, &files_of_folder); });
-  return broadcast_lines(group, files);
+  return group.broadcast(files, 0);
 }
 
 std::vector<std::string> list_weather_inputs(const comm::MpiGroup& group, const std::vector<std::string>& words) {
   std::vector<std::string> files;
   comm::agreed_on_rank_0(group, [&] { files = list_files(words, &list_weather_files); });
-  return broadcast_lines(group, files);
-}
-
-std::vector<std::string> broadcast_lines(const comm::MpiGroup& group, const std::vector<std::string>& lines) {
-  std::string sizes;
-  for (const std::string& line : lines) {
-    sizes += str(line.size(), "\n");
-  }
-  std::istringstream words(group.broadcast(std::move(sizes), 0));
-  const std::string text = group.broadcast(join(lines, ""), 0);
-  std::vector<std::string> result;
-  size_t begin = 0;
-  for (size_t size = 0; words >> size; begin += size) {
-    result.push_back(text.substr(begin, size));
-  }
-  return result;
+  return group.broadcast(files, 0);
 }
 
 namespace fs = std::filesystem;

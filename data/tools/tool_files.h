@@ -23,9 +23,6 @@ std::vector<std::string> list_hdf5_inputs(const comm::MpiGroup& group, const std
 /// The same with the Zarr stores of a folder, which may be one: list_weather_files().
 std::vector<std::string> list_weather_inputs(const comm::MpiGroup& group, const std::vector<std::string>& words);
 
-/// The texts of rank 0 on all ranks; empty ones and line breaks in them are kept. Collective over `group`.
-std::vector<std::string> broadcast_lines(const comm::MpiGroup& group, const std::vector<std::string>& lines);
-
 /// Makes the folder and those above it. Error(kCannotCreate).
 void make_output_folder(const std::string& folder);
 

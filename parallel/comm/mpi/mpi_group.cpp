@@ -9,6 +9,7 @@
 #include <limits>
 #include <numeric>
 #include <optional>
+#include <sstream>
 #include <utility>
 
 #include "parallel/comm/communicator.h"
@@ -290,6 +291,21 @@ std::string MpiGroup::broadcast(std::string text, int root) const {
   text.resize(static_cast<size_t>(size));
   broadcast(text.data(), size, root);
   return text;
+}
+
+std::vector<std::string> MpiGroup::broadcast(const std::vector<std::string>& texts, int root) const {
+  std::string sizes;
+  for (const std::string& text : texts) {
+    sizes += str(text.size(), "\n");
+  }
+  std::istringstream words(broadcast(std::move(sizes), root));
+  const std::string joined = broadcast(join(texts, ""), root);
+  std::vector<std::string> result;
+  size_t begin = 0;
+  for (size_t size = 0; words >> size; begin += size) {
+    result.push_back(joined.substr(begin, size));
+  }
+  return result;
 }
 
 int64_t MpiGroup::min(int64_t value) const {

@@ -49,6 +49,8 @@ class MpiGroup {
   /// `bytes` at `data` become those of `root`.
   void broadcast(void* data, int64_t bytes, int root) const;
   std::string broadcast(std::string text, int root) const;
+  /// Of any texts, empty ones and line breaks in them too.
+  std::vector<std::string> broadcast(const std::vector<std::string>& texts, int root) const;
   int64_t min(int64_t value) const;
   int64_t max(int64_t value) const;
   int64_t sum(int64_t value) const;
