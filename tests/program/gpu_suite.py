@@ -33,6 +33,8 @@ if words == ["where"]:
 with open(os.environ["PLAYED"], "a") as played:
     played.write(" ".join(words) + "\n")
 line = " ".join(words[1:])
+if words[1] == "nsys":
+    sys.exit(subprocess.run(words[1:]).returncode)
 print("NCCL_DEBUG=" + os.environ["NCCL_DEBUG"])
 if words[1] == "gpu_tests" and "REAL" in os.environ:
     real = subprocess.Popen([os.environ["REAL"], "--duration=true", "--test-case=" + os.environ["CASES"]],
@@ -71,6 +73,23 @@ if "compare_pytorch.py" in line:
 print("0.5 s: gpu a\n[doctest] test cases: 1 | 1 passed")
 """
 
+# Plays nsys: its report is which steps the program was to have captured, and its table has them.
+NSYS = r"""#!/usr/bin/env python3
+import os, sys
+words = sys.argv[1:]
+if words[0] == "profile":
+    given = dict(word[2:].split("=", 1) for word in words if word.startswith("--") and "=" in word)
+    if (given["capture-range"], given["capture-range-end"]) != ("cudaProfilerApi", "stop"):
+        sys.exit("the program is ended, or captured from its start")
+    with open(given["output"] + ".nsys-rep", "w") as report:
+        report.write(words[words.index("--profile-steps") + 1])
+elif words[0] == "stats":
+    with open(words[-1]) as report:
+        print(" Time (%)  Total Time (ns)  Name\n    100.0          6000000  kernel_of_steps_" + report.read())
+elif words != ["--version"]:
+    sys.exit("no such command")
+"""
+
 
 def fail(text):
     print("gpu_suite:", text)
@@ -105,10 +124,10 @@ os.makedirs(os.path.join(PACK, "bin"))
 for module in ("torch", "numpy", "triton"):
     os.makedirs(os.path.join(work, "modules", module))
     open(os.path.join(work, "modules", module, "__init__.py"), "w").close()
-os.makedirs(os.path.join(work, "cuda", "bin"))
-for tool in ("compute-sanitizer", "ncu"):
-    path = os.path.join(work, "cuda", "bin", tool)
-    open(path, "w").write("#!/bin/sh\n")
+for folder, tool, text in (("cuda", "compute-sanitizer", "#!/bin/sh\n"), ("cuda", "ncu", "#!/bin/sh\n"), ("nsys", "nsys", NSYS)):
+    path = os.path.join(work, folder, "bin", tool)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    open(path, "w").write(text)
     os.chmod(path, 0o755)
 for name in ("gpu_suite", "run"):
     path = os.path.join(PACK, name)
@@ -136,6 +155,14 @@ expect([("ncu" in line, line.split("--steps ")[1].split()[0]) for line in profil
        "a profile does not go on from a run that has measured its kernels without a profiler", profiled)
 expect(open(os.path.join(work, "all", "longest.txt")).read() == "slow|quick", "the longest kernels are others")
 expect(len(open(os.path.join(work, "all", "summaries.jsonl")).readlines()) == 18, "there are not 18 summaries")
+
+# With nsys it captures three steps, after one that warms up, and its table is in the results; ncu looks at nothing.
+code, results, _ = suite(os.path.join(work, "nsys_results"), "profile", CUDA_HOME=os.path.join(work, "nsys"))
+profiled = [line for line in played() if "--resume auto" in line]
+expect(code == 0 and "`nsys`: passed" in results and "ncu" not in results, f"exit code {code} with nsys", results)
+expect("kernel_of_steps_3-5" in results, "the table of nsys is not in the results", results)
+expect([("nsys profile" in line, line.split("--steps ")[1].split()[0]) for line in profiled] == [(False, "1"), (True, "5")] and
+       len({line.split("--run-dir ")[1].split()[0] for line in profiled}) == 1, "nsys captures another run", profiled)
 
 # A failure and a time-out: a row each, the cases that were done, exit code 1, and what comes after is done.
 code, results, _ = suite(os.path.join(work, "failing"), "tests", "models", FAILS="gpu_tests")
