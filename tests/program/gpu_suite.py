@@ -144,6 +144,7 @@ expect(code == 0, f"exit code {code} where all passes", results)
 for line in ("| 1 | passed | 0 | 1 | [doctest] test cases: 1 / 1 passed |", "| memcheck | passed |",
              "| racecheck | skipped: the tool refuses this device |", "`bench_gpu_products vit-b16 64`: passed",
              "| vit-b16 | 256 | bf16 | off | passed | 100.0 | 500.0 | 60.0 |  | 3 | 2.50 |", "| vit-b16 | 8 | bf16 | on |",
+             "| vit-b16 --gelu tanh | 256 | bf16 | auto | passed |",
              "| `void ns::slow<float>(int)` | 75.0 |", "| model | ratio |", "Program: vit_hybrid 0.1.0."):
     expect(line in results, f"'{line}' is not in the results", results)
 lines = played()
@@ -154,7 +155,8 @@ expect([("ncu" in line, line.split("--steps ")[1].split()[0]) for line in profil
        [(False, "1"), (True, "3"), (True, "5")] and len({line.split("--run-dir ")[1].split()[0] for line in profiled}) == 1,
        "a profile does not go on from a run that has measured its kernels without a profiler", profiled)
 expect(open(os.path.join(work, "all", "longest.txt")).read() == "slow|quick", "the longest kernels are others")
-expect(len(open(os.path.join(work, "all", "summaries.jsonl")).readlines()) == 18, "there are not 18 summaries")
+expect(len(open(os.path.join(work, "all", "summaries.jsonl")).readlines()) == 19, "there are not 19 summaries")
+expect(sum(line.endswith("--gelu tanh") for line in lines) == 1, "tanh is not that of one row", lines)
 
 # With nsys it captures three steps, after one that warms up, and its table is in the results; ncu looks at nothing.
 code, results, _ = suite(os.path.join(work, "nsys_results"), "profile", CUDA_HOME=os.path.join(work, "nsys"))
