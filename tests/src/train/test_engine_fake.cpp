@@ -6,9 +6,11 @@
 #include <nccl.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <string>
 #include <vector>
 
+#include "parallel/mesh/device_mesh.h"
 #include "tests/parallel/comm/nccl/fake_device.h"
 #include "tests/parallel/comm/nccl/fake_nccl_sockets.h"
 #include "tests/support/test_layouts.h"
@@ -167,20 +169,45 @@ TEST_CASE("engine on the fake device: split colors of two ranks that are exchang
   fake_nccl_sockets().other_color = nullptr;
 }
 
+namespace {
+
+// Of the communicators of a mesh, in the order of their making.
+template <class T>
+std::vector<T> of_splits(const mesh::ParallelDims& dims, const comm::TransportOptions& options, T FakeSplit::*figure) {
+  fake_nccl_sockets().splits.clear();
+  const mesh::DeviceMesh mesh(dims, comm::MpiGroup::world(), at::kCPU, options);
+  std::vector<T> figures;
+  for (const auto& split : fake_nccl_sockets().splits)
+    figures.push_back((*split).*figure);
+  return figures;
+}
+
+}  // namespace
+
 // The reductions of the data axis run beside products, whose blocks they take.
 TEST_CASE("engine on the fake device: NCCL's blocks are bounded where they were asked to be") {
-  const comm::MpiGroup world = comm::MpiGroup::world();
-  if (world.size() != 8) return;
-  Experiment trained = experiment("fp32");
-  trained.global_batches = {4};
-  trained.transport.most_blocks = 7;
+  if (comm::MpiGroup::world().size() != 8) return;
   const FakeDeviceInUse fake;
-  fake_nccl_sockets().most_blocks.clear();
-  static_cast<void>(run(trained, {2, 2, 2}, world));
-  // World, data, tensor, pipeline.
-  CHECK(fake_nccl_sockets().most_blocks == std::vector<int>{2, 7, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT});
-  fake_nccl_sockets().most_blocks.clear();
-  static_cast<void>(run(trained, {.dp = 4, .tp = 2, .shard = 2}, world));
-  // Shard and replica come last.
-  CHECK(fake_nccl_sockets().most_blocks == std::vector<int>{2, 7, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, 7, 7});
+  comm::TransportOptions options;
+  options.most_blocks = 7;
+  constexpr int kAny = NCCL_CONFIG_UNDEF_INT;
+  // World, data, tensor, pipeline; shard and replica come last.
+  CHECK(of_splits({2, 2, 2}, options, &FakeSplit::most_blocks) == std::vector<int>{2, 7, kAny, kAny});
+  CHECK(of_splits({4, 2, 1, mesh::kDefaultOrder, 2}, options, &FakeSplit::most_blocks) ==
+        std::vector<int>{2, 7, kAny, kAny, 7, 7});
+}
+
+// A value a rank is as little as a gather has. Where the data axis is cut, all that is long goes over its parts.
+TEST_CASE("engine on the fake device: groups warm up by what goes over them, the world by the smallest operations") {
+  if (comm::MpiGroup::world().size() != 8) return;
+  const FakeDeviceInUse fake;
+  constexpr size_t kValue = sizeof(float), kWarm = 48 << 10, kNone = 0;
+  comm::TransportOptions options;
+  options.warm_up_bytes = kWarm;
+  CHECK(of_splits({2, 2, 2}, options, &FakeSplit::most_bytes) == std::vector<size_t>{8 * kValue, kWarm, kWarm, kWarm});
+  CHECK(of_splits({4, 2, 1, mesh::kDefaultOrder, 2}, options, &FakeSplit::most_bytes) ==
+        std::vector<size_t>{8 * kValue, 4 * kValue, kWarm, kNone, kWarm, kWarm});
+  options.warm_up_bytes = 0;  // ranks share a GPU
+  CHECK(of_splits({2, 2, 2}, options, &FakeSplit::most_bytes) ==
+        std::vector<size_t>{8 * kValue, 2 * kValue, 2 * kValue, 2 * kValue});
 }

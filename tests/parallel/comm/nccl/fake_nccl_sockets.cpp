@@ -32,7 +32,8 @@ struct ncclComm {
   std::atomic<ncclResult_t> state = ncclInProgress;
   std::atomic<int> num_launches = 0;  // that are not done
   int num_splits = 0;
-  std::jthread thread;  // connects it, or splits others off
+  std::shared_ptr<FakeSplit> split;  // none of one that was split off nowhere
+  std::jthread thread;               // connects it, or splits others off
 };
 
 namespace {
@@ -48,7 +49,8 @@ struct Reduction {
 struct Call {
   const char* name;
   std::unique_ptr<Flight> flight;
-  size_t part = 0;                         // bytes of a message
+  size_t bytes = 0;                        // that come in or go out
+  size_t part = 0;                         // of a message
   std::vector<std::pair<int, size_t>> to;  // ranks, and where in the input their part begins
   std::vector<int> from;                   // ranks whose parts make the output, in order; this one may be among them
   size_t own_part = 0;                     // where in the input this rank's begins
@@ -85,6 +87,7 @@ Call make_call(const char* name, cudaStream_t stream, const void* input, size_t 
                size_t output_bytes) {
   Call call;
   call.name = name;
+  call.bytes = std::max(input_bytes, output_bytes);
   call.flight = std::make_unique<Flight>(name, FakeStream::of(stream),
                                          std::span(static_cast<const std::byte*>(input), input_bytes),
                                          std::span(static_cast<std::byte*>(output), output_bytes));
@@ -159,6 +162,7 @@ void put(Launch launch) {
 
 ncclResult_t start(ncclComm_t comm, cudaStream_t stream, Call call) {
   FakeStream* const own = &FakeStream::of(stream);
+  if (comm->split) comm->split->most_bytes = std::max(comm->split->most_bytes, call.bytes);
   const auto has_both = [&](const Launch& launch) { return launch.comm == comm && launch.stream == own; };
   auto found = std::find_if(g_group.begin(), g_group.end(), has_both);
   if (found == g_group.end()) found = g_group.insert(found, Launch{comm, own, {}});
@@ -187,7 +191,7 @@ std::vector<Place> gather_places(SocketMesh& parent, Place own) {
 }
 
 // Null without a color, and where the parent or the child is aborted.
-ncclComm_t split(ncclComm& parent, int color, int key) {
+ncclComm_t split(ncclComm& parent, int color, int key, std::shared_ptr<FakeSplit> as) {
   auto places = gather_places(parent.mesh, {color, key, parent.mesh.rank()});
   if (color == NCCL_SPLIT_NOCOLOR || places.empty()) return nullptr;
   std::erase_if(places, [color](const Place& place) { return place.color != color; });
@@ -197,6 +201,7 @@ ncclComm_t split(ncclComm& parent, int color, int key) {
   const std::string name = vit_hybrid::str(parent.mesh.name(), ".", parent.num_splits, ".", color);
   auto child = std::make_unique<ncclComm>(name, static_cast<int>(rank), static_cast<int>(places.size()));
   if (!child->mesh.connect()) return nullptr;
+  child->split = std::move(as);
   child->state = ncclSuccess;
   return child.release();
 }
@@ -244,13 +249,14 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id,
 
 ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t* child, ncclConfig_t* config) {
   if (parent->state != ncclSuccess) return ncclInvalidArgument;
-  fake_nccl_sockets().most_blocks.push_back(config->maxCTAs);
+  const auto as = std::make_shared<FakeSplit>(FakeSplit{config->maxCTAs});
+  fake_nccl_sockets().splits.push_back(as);
   parent->state = ncclInProgress;
   ++parent->num_splits;
   const auto& other = fake_nccl_sockets().other_color;
   const int taken = other == nullptr || color == NCCL_SPLIT_NOCOLOR ? color : other(color);
   parent->thread = std::jthread([=] {
-    *child = split(*parent, taken, key);
+    *child = split(*parent, taken, key, as);
     parent->state = ncclSuccess;
   });
   return ncclSuccess;

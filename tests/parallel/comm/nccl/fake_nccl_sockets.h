@@ -5,15 +5,23 @@
 // of the host back ends are, so that bits can be compared.
 #pragma once
 
+#include <cstddef>
 #include <functional>
+#include <memory>
 #include <vector>
 
 namespace vit_hybrid::testing {
 
+/// What is known of a communicator that was split off.
+struct FakeSplit {
+  int most_blocks;        ///< that it was allowed
+  size_t most_bytes = 0;  ///< of a call, those that one rank gives or gets, whichever are more
+};
+
 /// What a test wants of it.
 struct FakeNcclSockets {
-  std::function<int(int color)> other_color;  ///< planted: what a split takes in place of its color
-  std::vector<int> most_blocks;               ///< that each split was allowed, in their order
+  std::function<int(int color)> other_color;       ///< planted: what a split takes in place of its color
+  std::vector<std::shared_ptr<FakeSplit>> splits;  ///< in their order, also those that this rank is in none of
 };
 
 /// The one of this process.
