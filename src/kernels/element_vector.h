@@ -145,7 +145,7 @@ inline VectorSplit make_vector_split(int64_t count, int width, std::initializer_
 /// Blocks along a dimension of a grid: all of them, or `most`; a kernel goes on in strides of gridDim.
 inline unsigned blocks_of_grid(int64_t blocks, int64_t most) {
 #if defined(VH_EMULATES_KERNELS)
-  most = ::vit_hybrid::testing::kMostBlocksBeforeStrides;
+  if (!::vit_hybrid::testing::RealGrids::are_real) most = ::vit_hybrid::testing::kMostBlocksBeforeStrides;
 #endif
   return static_cast<unsigned>(blocks < most ? blocks : most);
 }

@@ -347,6 +347,20 @@ TEST_CASE("emulated: residual sums of samples, also of more than a grid has alon
   });
 }
 
+TEST_CASE("emulated: a sum of more samples than a GPU's grid has along y, with its real bound") {
+  if (kByThreads) return;
+  constexpr int64_t kSamples = 70000;
+  const GuardedArray<float> x(kSamples), scales(kSamples), sum(kSamples);
+  fill(x, 1);
+  fill(scales, 2);
+  const RealGrids real;
+  launch_scaled_sum(ScaledSum<float>{x.data(), x.data(), scales.data(), sum.data(), 1}, kSamples, nullptr);
+  std::vector<double> expected;
+  for (int64_t i = 0; i < kSamples; ++i)
+    expected.push_back(static_cast<double>(x[i]) * (1.0 + static_cast<double>(scales[i])));
+  CHECK(relative_error(sum, expected) <= kRounding<float>);
+}
+
 TEST_CASE("emulated: dropout, drop path and attention masks keep what their draws keep") {
   const DrawStream stream{{0x1234U, 0x5678U}, 0x60000000U};
   SampleNumbers samples{};

@@ -248,4 +248,18 @@ TEST_CASE("gpu kernels: errors of fields in patches, and their gradients") {
   });
 }
 
+// CUDA has no more than 65,535 blocks along y; those of the joined gradients take 32 rows each.
+TEST_CASE("gpu kernels: more rows and samples than a grid has blocks along y") {
+  for_types([](at::ScalarType type, double bound) {
+    constexpr int64_t kMany = 70000;
+    const at::Tensor a = normals({kMany, 8}, type), b = normals({kMany, 8}, type),
+                     scales = normals({kMany}, float_of(type));
+    CHECK(relative_error(device_residual_sum(a, b.clone(), scales), wide(a) + wide(b) * wide(scales).view({-1, 1})) <=
+          bound);
+    check_norm(type, bound, kMany / 2, 8, float_of(type));
+    const at::Tensor dq = normals({1, 32 * kMany, 1, 8}, type), dk = dq + 1, dv = dq + 2;
+    CHECK(device_qkv_gradient(dq, dk, dv).equal(at::cat({dq.flatten(2), dk.flatten(2), dv.flatten(2)}, 2)));
+  });
+}
+
 TEST_SUITE_END();

@@ -36,6 +36,17 @@ void set_thread_order(ThreadOrder order);
 /// so few that small arrays take strides.
 inline constexpr int64_t kMostBlocksBeforeStrides = 7;
 
+/// While one lives, grids are bounded as a GPU's are.
+class RealGrids {
+ public:
+  RealGrids() { are_real = true; }
+  ~RealGrids() { are_real = false; }
+  RealGrids(const RealGrids&) = delete;
+  RealGrids& operator=(const RealGrids&) = delete;
+
+  static inline bool are_real = false;
+};
+
 /// Runs `kernel` once for each thread of the grid. Throws std::runtime_error where CUDA would refuse the grid or the
 /// block, where threads wait for some that do not come, and where something was written outside of a GuardedArray.
 /// `shared_bytes`: of shared_memory().
