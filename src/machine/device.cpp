@@ -12,6 +12,7 @@
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/watchdog.h"
 #include "parallel/zero/rules/update_rule.h"
+#include "src/base/device/energy_meter.h"
 #include "src/base/error.h"
 #include "src/base/json.h"
 #include "src/base/log.h"
@@ -227,7 +228,7 @@ Json to_json(const GpuSurvey& survey) {
   for (const Gpu& gpu : survey.gpus) {
     gpus.push_back(Json::array({gpu.name, gpu.uuid, gpu.major, gpu.minor}));
   }
-  return Json::array({survey.has_cuda, survey.is_broken, survey.none_reason, gpus});
+  return Json::array({survey.has_cuda, survey.is_broken, survey.none_reason, gpus, survey.num_on_node});
 }
 
 GpuSurvey survey_from(const Json& json) {
@@ -238,6 +239,7 @@ GpuSurvey survey_from(const Json& json) {
   for (const Json& gpu : json[3]) {
     survey.gpus.push_back({gpu[0], gpu[1], gpu[2], gpu[3]});
   }
+  json[4].get_to(survey.num_on_node);
   return survey;
 }
 
@@ -364,14 +366,18 @@ std::optional<int> assign_gpu(DeviceChoice choice, int ranks_per_gpu, const std:
 std::string binding_warning(const std::vector<RankGpus>& ranks) {
   for (const Node& node : nodes_of(ranks)) {
     const RankGpus& first = *node.front();
-    const bool is_bound = first.survey.gpus.size() == 1 && std::any_of(node.begin(), node.end(), [&](const auto* rank) {
-                            return !same_gpus(*rank, first);
-                          });
+    const int on_node = first.survey.num_on_node;
+    const bool is_bound = first.survey.gpus.size() == 1 &&
+                          (on_node > 1 || std::any_of(node.begin(), node.end(),
+                                                      [&](const auto* rank) { return !same_gpus(*rank, first); }));
     if (is_bound) {
+      const bool is_alone = node.size() == 1;
       return str(
-          "the ranks of ", first.host, " see one GPU each: where Slurm has bound them so (--gpus-per-task, ",
+          is_alone ? "the rank of " : "the ranks of ", first.host, " see", is_alone ? "s one GPU" : " one GPU each",
+          on_node > 1 ? str(" of ", on_node) : "", ": where Slurm has bound them so (--gpus-per-task, ",
           "--gpu-bind), GPUs cannot reach each other's memory, and NCCL goes through the host's; let every rank ",
-          "see all GPUs of its node (srun --gpus-per-node=", node.size(), " --gpu-bind=none)");
+          "see all GPUs of its node (srun --gpus-per-node=", is_alone ? on_node : std::ssize(node),
+          " --gpu-bind=none)");
     }
   }
   return {};
@@ -403,7 +409,8 @@ std::vector<std::pair<std::string, std::string>> nccl_sharing_variables(const st
 }
 
 c10::Device choose_device(DeviceChoice choice, int ranks_per_gpu, Precision precision, const comm::MpiGroup& world) {
-  const GpuSurvey survey = choice == DeviceChoice::kCpu ? GpuSurvey() : survey_gpus();
+  GpuSurvey survey = choice == DeviceChoice::kCpu ? GpuSurvey() : survey_gpus();
+  if (survey.gpus.size() == 1) survey.num_on_node = GpuMeter::num_on_machine();
   const std::optional<int> number = agreed_gpu(choice, ranks_per_gpu, survey, world);
   const Gpu* const gpu = number ? &survey.gpus[static_cast<size_t>(*number)] : nullptr;
   const c10::Device device =

@@ -47,7 +47,8 @@ struct RankGpus {
 /// fit.
 std::optional<int> assign_gpu(DeviceChoice choice, int ranks_per_gpu, const std::vector<RankGpus>& ranks, int rank);
 
-/// What may be wrong where several ranks of a node see one GPU each, every one its own: one sentence, or nothing. Pure.
+/// What may be wrong where the ranks of a node see one GPU each, every one its own, or one of several that the node
+/// has: one sentence, or nothing. Pure.
 std::string binding_warning(const std::vector<RankGpus>& ranks);
 
 /// Why this precision cannot be had on a GPU, or, with null, on the CPU, which can do all of them.

@@ -119,6 +119,15 @@ class GpuMeter::Nvml {
   Nvml(const Nvml&) = delete;
   Nvml& operator=(const Nvml&) = delete;
 
+  // 0 where it cannot be asked.
+  static int count() {
+    Nvml nvml;
+    unsigned count = 0;
+    int (*count_of)(unsigned*) = nullptr;
+    const bool is_known = nvml.load().empty() && nvml.find(count_of, "nvmlDeviceGetCount_v2") && count_of(&count) == 0;
+    return is_known ? static_cast<int>(count) : 0;
+  }
+
   std::optional<double> joules() const {
     unsigned long long millijoules = 0;
     if (total_energy_ == nullptr || total_energy_(device_, &millijoules) != 0) {
@@ -140,6 +149,8 @@ class GpuMeter::Nvml {
   }
 
  private:
+  static constexpr const char* kTooOld = "the driver's libnvidia-ml.so.1 is too old";
+
   using Device = void*;
   struct Utilisation {  // nvmlUtilization_t
     unsigned gpu = 0;
@@ -158,22 +169,31 @@ class GpuMeter::Nvml {
   }
 
   // What is missing; nothing where all is well.
-  std::string start(const std::string& pci_address) {
+  std::string load() {
     library_ = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
     if (library_ == nullptr) {
       return "the driver's libnvidia-ml.so.1 is not there";
     }
     int (*init)() = nullptr;
     int (*shutdown)() = nullptr;
-    int (*device_of)(const char*, Device*) = nullptr;
-    if (!find(init, "nvmlInit_v2") || !find(shutdown, "nvmlShutdown") ||
-        !find(device_of, "nvmlDeviceGetHandleByPciBusId_v2")) {
-      return "the driver's libnvidia-ml.so.1 is too old";
+    if (!find(init, "nvmlInit_v2") || !find(shutdown, "nvmlShutdown")) {
+      return kTooOld;
     }
     if (const int result = init(); result != 0) {
       return str("nvmlInit_v2 failed with ", result);
     }
     shutdown_ = shutdown;
+    return "";
+  }
+
+  std::string start(const std::string& pci_address) {
+    int (*device_of)(const char*, Device*) = nullptr;
+    if (const std::string missing = load(); !missing.empty()) {
+      return missing;
+    }
+    if (!find(device_of, "nvmlDeviceGetHandleByPciBusId_v2")) {
+      return kTooOld;
+    }
     if (const int result = device_of(pci_address.c_str(), &device_); result != 0) {
       return str("NVML does not know the GPU ", pci_address, " (", result, ")");
     }
@@ -211,6 +231,10 @@ Energy GpuMeter::read() {
   }
   const auto now = nvml_->joules();
   return now ? Energy{*now - *first_joules_, {}} : Energy{std::nullopt, "the GPU's energy counter failed"};
+}
+
+int GpuMeter::num_on_machine() {
+  return Nvml::count();
 }
 
 GpuUsage GpuMeter::usage() const {

@@ -44,7 +44,7 @@ struct GpuUsage {
   std::optional<int64_t> memory_bytes;       ///< taken by all processes
 };
 
-/// One GPU by the driver's library (NVML), which is looked for when the program runs.
+/// One GPU, and how many there are, by the driver's library (NVML), which is looked for when the program runs.
 class GpuMeter {
  public:
   /// Begins. `pci_address`: see device_pci_address(); empty: there is no GPU.
@@ -55,6 +55,9 @@ class GpuMeter {
   Energy read();
   /// By a driver that cannot be asked nothing is known.
   GpuUsage usage() const;
+
+  /// GPUs of this machine, also those that this process may not use; 0 where the driver cannot be asked.
+  static int num_on_machine();
 
  private:
   class Nvml;

@@ -23,6 +23,7 @@ struct GpuSurvey {
   std::vector<Gpu> gpus;    ///< in the order of their numbers
   bool is_broken = false;   ///< there is a driver, and it cannot be used with this program
   std::string none_reason;  ///< why gpus is empty: "no NVIDIA driver is installed"
+  int num_on_node = 0;      ///< GPUs of the node by its driver, whoever may use them; 0: not known
 };
 
 /// The CUDA runtime's refusal to count devices. Versions are CUDA's: 12040 for 12.4, 0 for a driver that is not there.

@@ -219,6 +219,18 @@ TEST_CASE("device: ranks that see one GPU each are warned of what binding may co
   add_node(two_nodes, {{"b"}, {"c"}});
   CHECK(contains(binding_warning(two_nodes), "the ranks of n1 see one GPU each"));
   CHECK(contains(binding_warning(two_nodes), "srun --gpus-per-node=2 --gpu-bind=none"));
+  // Where the driver knows more than they see, also one that is alone, and those that share theirs.
+  const auto with_on_node = [](Ranks ranks, int count) {
+    for (RankGpus& rank : ranks)
+      rank.survey.num_on_node = count;
+    return ranks;
+  };
+  CHECK(binding_warning(with_on_node(one_node({{"a"}}), 1)).empty());
+  const std::string alone = binding_warning(with_on_node(one_node({{"a"}}), 4));
+  CHECK(contains(alone, "the rank of n0 sees one GPU of 4: "));
+  CHECK(contains(alone, "srun --gpus-per-node=4 --gpu-bind=none"));
+  CHECK(
+      contains(binding_warning(with_on_node(one_node({{"a"}, {"a"}}), 4)), "the ranks of n0 see one GPU each of 4: "));
 }
 
 TEST_CASE("device: a tensor is converted on its way") {

@@ -9,11 +9,14 @@
 
 using namespace vit_hybrid;
 
-TEST_CASE("gpu meter: energy since it began, utilisation and memory, as the driver's library tells them") {
+TEST_CASE(
+    "gpu meter: how many there are, energy since it began, utilisation and memory, as the driver's library tells "
+    "them") {
   if (dlsym(RTLD_DEFAULT, "nvmlInit_v2") == nullptr) {
     MESSAGE("[skipped] no library of the driver is loaded");
     return;
   }
+  CHECK(GpuMeter::num_on_machine() == 4);
   GpuMeter meter("0000:01:00.0");
   CHECK(meter.read().joules.value() == 2.5);
   CHECK(meter.read().joules.value() == 5.0);
