@@ -3,11 +3,18 @@
 #include "src/report/run_log.h"
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
+#include <array>
+#include <chrono>
 #include <csignal>
+#include <filesystem>
 #include <fstream>
+#include <future>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "src/base/error.h"
@@ -66,6 +73,44 @@ class NoRoomInFiles {
   rlimit before_{};
 };
 
+// Takes the place of an open file of this process, and has room for nothing until somebody reads.
+class FullPipe {
+ public:
+  explicit FullPipe(const std::string& path) {
+    REQUIRE(pipe2(ends_.data(), O_NONBLOCK) == 0);
+    while (write(ends_[1], "x", 1) == 1)
+      ++num_written_;
+    for (const int end : ends_)
+      fcntl(end, F_SETFL, 0);
+    int found = -1;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+      std::error_code is_closed;
+      const bool is_it = std::filesystem::read_symlink(entry, is_closed) == std::filesystem::canonical(path);
+      if (is_it) found = std::stoi(entry.path().filename());
+    }
+    REQUIRE(found >= 0);
+    REQUIRE(dup2(ends_[1], found) == found);
+  }
+  ~FullPipe() {
+    for (const int end : ends_)
+      close(end);
+  }
+  FullPipe(const FullPipe&) = delete;
+  FullPipe& operator=(const FullPipe&) = delete;
+
+  // Waits for it.
+  std::string next_line() const {
+    std::string line;
+    for (char letter = ' '; letter != '\n' && read(ends_[0], &letter, 1) == 1;)
+      line += letter;
+    return line.substr(num_written_);
+  }
+
+ private:
+  std::array<int, 2> ends_{};
+  size_t num_written_ = 0;
+};
+
 }  // namespace
 
 TEST_CASE("run log: records of steps are in the file in their order, before those that come after them") {
@@ -98,6 +143,18 @@ TEST_CASE("run log: records of steps are in the file in their order, before thos
     if (step == 31) expected.push_back("valid " + number);
   }
   CHECK((kinds == expected));
+}
+
+TEST_CASE("run log: nobody waits until a step is written before the next record") {
+  const testing::ScratchFolder folder;
+  const std::string path = folder.path() + "/metrics.jsonl";
+  RunLog log({}, 1000);
+  log.open(MetricsLog(path));
+  const FullPipe pipe(path);
+  auto step = std::async(std::launch::async, [&] { log.step(some_step(1)); });
+  CHECK((step.wait_for(std::chrono::minutes(1)) == std::future_status::ready));  // the pipe is full, and stays so
+  CHECK(Json::parse(pipe.next_line()).at("step") == 1);
+  log.settle();
 }
 
 TEST_CASE("run log: the last step is written when the log ends, and without a file there is nobody to wait for") {
