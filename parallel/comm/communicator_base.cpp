@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "parallel/comm/node_board.h"
+#include "parallel/comm/recorded_operations.h"
 #include "parallel/comm/statistics.h"
 #include "src/base/error.h"
 #include "src/base/host.h"
@@ -164,18 +165,17 @@ CommunicatorBase::CommunicatorBase(std::string axis, int rank, int size, at::Dev
   current_.group = watched_->id();
 }
 
-void CommunicatorBase::note(Operation operation, int64_t bytes) {
+const OperationNote& CommunicatorBase::note(std::string_view operation, int64_t bytes, bool is_of_all) {
   current_.axis = axis_;
-  current_.operation = operation_name(operation);
+  current_.operation = operation;
   current_.bytes = bytes;
   current_.position = run_position();
   ++current_.sequence;
-  // Exchanges are between some of the ranks: what others have begun says nothing of them.
-  current_.turn =
-      watched_ == nullptr || operation == Operation::kExchange ? 0 : watched_->next_turn(current_.operation);
-  // In a group of one nothing moves.
-  current_.traced_since = trace::is_recording() && size_ > 1 ? trace::now() : 0;
-  count_operation(axis_, size_, operation, bytes);
+  current_.turn = watched_ == nullptr || !is_of_all ? 0 : watched_->next_turn(operation);
+  // In a group of one nothing moves, nor does what is recorded before its replay.
+  const bool moves = size_ > 1 && RecordedOperations::collecting() == nullptr;
+  current_.traced_since = trace::is_recording() && moves ? trace::now() : 0;
+  return current_;
 }
 
 Work CommunicatorBase::launched(Started started) {
@@ -192,7 +192,9 @@ Work CommunicatorBase::launched(Started started) {
 
 template <class Start>
 Work CommunicatorBase::run(Operation operation, int64_t bytes, bool is_empty, Start start) {
-  note(operation, bytes);
+  // Exchanges are between some of the ranks: what others have begun says nothing of them.
+  note(operation_name(operation), bytes, operation != Operation::kExchange);
+  count_operation(axis_, size_, operation, bytes);
   const trace::ProfilerRange range(operation_name(operation).data(), axis_.c_str());
   return launched(is_empty ? nullptr : start());
 }

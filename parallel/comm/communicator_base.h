@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "parallel/comm/communicator.h"
@@ -77,12 +78,15 @@ class CommunicatorBase : public Communicator {
 
   /// Note of the operation that is being started.
   const OperationNote& current() const { return current_; }
+  /// Of recorded operations that a replay starts, of so many bytes together: the group's ranks replay the same ones.
+  const OperationNote& note_replay(int64_t bytes) { return note("recorded operations", bytes, /*is_of_all=*/true); }
 
  private:
   /// Counts and notes the operation, and has start() begin it; `is_empty`: there is nothing to move.
   template <class Start>
   Work run(Operation operation, int64_t bytes, bool is_empty, Start start);
-  void note(Operation operation, int64_t bytes);
+  /// `is_of_all`: all ranks of the group take part.
+  const OperationNote& note(std::string_view operation, int64_t bytes, bool is_of_all);
   Work launched(Started started);
   void record_messages(const std::vector<Transfer>& transfers) const;
 

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <utility>
 
+#include "parallel/comm/recorded_operations.h"
+
 namespace vit_hybrid::comm {
 
 namespace {
@@ -107,6 +109,7 @@ PhaseBlocked total_of(const std::vector<PhaseBlocked>& phases) {
 }
 
 void count_operation(const std::string& axis, int group_size, Operation operation, int64_t bytes) {
+  if (auto* const recorded = RecordedOperations::collecting()) return recorded->add(axis, group_size, operation, bytes);
   const std::lock_guard lock(counters().mutex);
   AxisStatistics& statistics = counters().of(axis);
   statistics.group_size = group_size;

@@ -49,7 +49,8 @@ std::vector<PhaseBlocked> blocked_by_phase();
 /// Sums over the phases.
 PhaseBlocked total_of(const std::vector<PhaseBlocked>& phases);
 
-/// For back ends: adds an operation, what it sends, and time blocked in a phase, to the counters of an axis.
+/// For back ends: adds an operation, what it sends, and time blocked in a phase, to the counters of an axis. Operations
+/// that RecordedOperations collects are added by its replays.
 void count_operation(const std::string& axis, int group_size, Operation operation, int64_t bytes);
 void count_bytes_between_nodes(const std::string& axis, int64_t bytes);
 void add_blocked_seconds(const std::string& axis, const PhaseBlocked& blocked);

@@ -219,9 +219,9 @@ void add_device(OptionTable& table, RunConfig& config) {
       {.name = "cuda-graph",
        .value = choice(config.cuda_graph, {"auto", "on", "off"}),
        .help =
-           "On a GPU record a step once (forward and backward of a micro-batch, norm, update) and start it as a "
-           "whole; auto: where tp and pp are 1, without dropout and drop path; where dp is not 1, all micro-batches "
-           "of a step but the first and the last."});
+           "On a GPU record a step once (forward and backward of a micro-batch; on one rank also norm and update) and "
+           "start it as a whole; auto: where pp is 1, without dropout and drop path; where dp is not 1, all "
+           "micro-batches of a step but the first and the last."});
   table.add({.name = "ranks-per-gpu",
              .value = integer(config.parallel.ranks_per_gpu, from_one(kMostThreads)),
              .help = "Ranks that share a GPU, for tests of layouts on few GPUs."});

@@ -35,9 +35,10 @@ std::optional<std::string> obstacle(const StepConfig& config, c10::Device device
   if (!device.is_cuda()) {
     return "the device is the " + std::string(device.is_cpu() ? "CPU" : device.str());
   }
-  if (parallel.tp * parallel.pp > 1) {
-    return str("with --tp ", parallel.tp, " --pp ", parallel.pp,
-               " ranks send each other messages in every pass, which are not recorded");
+  if (parallel.pp > 1) {
+    return str("with --pp ", parallel.pp,
+               " the stages send each other messages in every pass, whose order a schedule decides: they are not ",
+               "recorded");
   }
   if (parallel.dp > 1 && config.num_micro_batches() <= kMessagingMicroBatches) {
     return str("with --dp ", parallel.dp, " the first micro-batch of a step waits for parameters, the last one sends ",
@@ -73,6 +74,12 @@ StepRecording step_recording(const StepConfig& config, c10::Device device) {
             config.num_micro_batches(),
             " micro-batches are recorded once and started as a whole; the first and "
             "the last one, norm and update are started kernel by kernel: their ranks wait for each other's messages")};
+  }
+  if (config.parallel.tp > 1) {
+    return {true, false,
+            str("CUDA graphs: forward and backward are recorded once, with their sums over ", config.parallel.tp,
+                " tensor ranks, and started as a whole; norm and update are started kernel by kernel: the norm is a "
+                "sum over the ranks")};
   }
   if (zero::make_update_rule(config.optimizer, device.type())->updates_at_once()) {
     return {true, true, "CUDA graphs: forward, backward, norm and update are recorded once and started as a whole"};

@@ -15,6 +15,7 @@
 #include "model/vit_costs.h"
 #include "model/vit_parameters.h"
 #include "parallel/comm/operation.h"
+#include "parallel/comm/recorded_operations.h"
 #include "parallel/pipeline/schedule.h"
 #include "src/base/autograd_node.h"
 #include "src/base/error.h"
@@ -49,38 +50,56 @@ at::Tensor own_copy(const at::Tensor& tensor) {
 
 }  // namespace
 
+// With the operations between ranks that it holds.
+class StepGraph::Graph {
+ public:
+  /// Whether all ranks of the replica have recorded theirs.
+  bool record(DeviceRecorder& recorder, const comm::MpiGroup& replica, const std::function<void()>& work) {
+    operations_.collect([&] { graph_ = recorder.record(work); });
+    return replica.max(graph_ == nullptr ? 1 : 0) == 0;
+  }
+  void replay() {
+    operations_.replay([this] { graph_->replay(); });
+  }
+
+ private:
+  comm::RecordedOperations operations_;
+  std::unique_ptr<DeviceGraph> graph_;
+};
+
 class StepGraph::Recorded {
  public:
-  Recorded(DeviceRecorder& recorder, const at::Tensor& input, const at::Tensor& target,
-           const tensor::StepContext& context, const Forward& forward)
-      : input_(own_copy(input).set_requires_grad(true)), target_(own_copy(target)), context_(context) {
-    context_.sink = &sink_;
+  Recorded(DeviceRecorder& recorder, const comm::MpiGroup& replica, const at::Tensor& input, const at::Tensor& target,
+           Parts parts, const Forward& forward)
+      : input_(own_copy(input).set_requires_grad(true)), target_(own_copy(target)), parts_(parts.begin(), parts.end()) {
+    for (tensor::StepContext& part : parts_) {
+      part.sink = &sink_;
+    }
     recorder.make_room();
-    forward_ = recorder.record([this, &forward] { loss_ = forward(input_, target_, context_); });
-    if (forward_ == nullptr) {
+    if (!forward_.record(recorder, replica, [this, &forward] { loss_ = forward(input_, target_, parts_); })) {
       return;
     }
     loss_gradient_ = at::zeros_like(loss_.detach());
-    backward_ = recorder.record([this] {
+    is_whole_ = backward_.record(recorder, replica, [this] {
       sink_.clear();
       backward_between(torch::autograd::impl::gradient_edge(loss_), loss_gradient_,
                        torch::autograd::impl::gradient_edge(input_));
     });
   }
 
-  bool is_whole() const { return backward_ != nullptr; }
+  bool is_whole() const { return is_whole_; }
 
   // The loss is copied because the next replay writes over it.
   at::Tensor replay(const at::Tensor& input, const at::Tensor& target, const tensor::StepContext& context) {
     const at::Tensor loss = without_grad([&] {
       input_.copy_(input);
       target_.copy_(target);
-      forward_->replay();
+      forward_.replay();
       return loss_.detach().clone();
     });
     return record("StepGraph", loss, {input}, [this, &context](const at::Tensor& gradient) {
       loss_gradient_.copy_(gradient);
-      backward_->replay();
+      backward_.replay();
       sink_.tell(context);
       return std::vector<at::Tensor>{at::Tensor()};
     });
@@ -89,22 +108,24 @@ class StepGraph::Recorded {
  private:
   at::Tensor input_;
   at::Tensor target_;
-  tensor::StepContext context_;
+  std::vector<tensor::StepContext> parts_;
   NotingSink sink_;
   at::Tensor loss_;
   at::Tensor loss_gradient_;
-  std::unique_ptr<DeviceGraph> forward_;
-  std::unique_ptr<DeviceGraph> backward_;
+  Graph forward_;
+  Graph backward_;
+  bool is_whole_ = false;
 };
 
-StepGraph::StepGraph(std::shared_ptr<DeviceRecorder> recorder) : recorder_(std::move(recorder)) {}
+StepGraph::StepGraph(std::shared_ptr<DeviceRecorder> recorder, const comm::MpiGroup& replica)
+    : replica_(replica), recorder_(std::move(recorder)) {}
 
 StepGraph::~StepGraph() = default;
 
-at::Tensor StepGraph::run(const MicroBatchKind& kind, const at::Tensor& input, const at::Tensor& target,
-                          const tensor::StepContext& context, const Forward& forward) {
+at::Tensor StepGraph::run(const MicroBatchKind& kind, const at::Tensor& input, const at::Tensor& target, Parts parts,
+                          const Forward& forward) {
   if (recorder_ == nullptr) {
-    return forward(input, target, context);
+    return forward(input, target, parts);
   }
   const auto [found, is_first] = kinds_.try_emplace(kind);
   if (is_first) {
@@ -113,37 +134,36 @@ at::Tensor StepGraph::run(const MicroBatchKind& kind, const at::Tensor& input, c
     for (auto& [other, recorded] : kinds_) {
       recorded = nullptr;
     }
-    return forward(input, target, context);
+    return forward(input, target, parts);
   }
   if (found->second == nullptr) {
-    found->second = std::make_unique<Recorded>(*recorder_, input, target, context, forward);
+    found->second = std::make_unique<Recorded>(*recorder_, replica_, input, target, parts, forward);
     if (!found->second->is_whole()) {
       kinds_.clear();
       recorder_->make_room();
       recorder_ = nullptr;
-      return forward(input, target, context);
+      return forward(input, target, parts);
     }
   }
-  return found->second->replay(input, target, context);
+  return found->second->replay(input, target, parts.front());
 }
 
-VitProgram::VitProgram(const model::VitOptions& options, Range units, model::VitStage& stage, at::Device device,
-                       at::ScalarType compute_type, at::ScalarType wide_type, int micro_batch_parts, int num_replicas,
+VitProgram::VitProgram(const model::VitOptions& options, Range units, model::VitStage& stage, mesh::DeviceMesh& mesh,
+                       at::ScalarType compute_type, at::ScalarType wide_type, int micro_batch_parts,
                        std::shared_ptr<DeviceRecorder> recorder)
     : options_(options),
       units_(units),
       stage_(stage),
-      device_(device),
+      device_(mesh.device()),
       compute_type_(compute_type),
       wide_type_(wide_type),
       micro_batch_parts_(micro_batch_parts),
-      num_replicas_(num_replicas),
-      whole_forward_([this](const at::Tensor& input, const at::Tensor& target, const tensor::StepContext& context) {
-        return loss(stage_.forward(input, context), target);
+      num_replicas_(mesh.data().size()),
+      whole_forward_([this](const at::Tensor& input, const at::Tensor& target, StepGraph::Parts parts) {
+        return loss(stage_.forward(input, parts), target);
       }),
-      step_graph_(recorder == nullptr ? nullptr : std::make_unique<StepGraph>(std::move(recorder))) {
-  VH_ASSERT(step_graph_ == nullptr || (is_first() && is_last() && micro_batch_parts == 1),
-            "a part of a model or of a micro-batch is not recorded");
+      step_graph_(recorder == nullptr ? nullptr : std::make_unique<StepGraph>(std::move(recorder), mesh.model())) {
+  VH_ASSERT(step_graph_ == nullptr || (is_first() && is_last()), "a stage of a model is not recorded");
 }
 
 void VitProgram::set_loss_weights(const model::FieldWeights& weights) {
@@ -219,7 +239,7 @@ at::Tensor VitProgram::forward(int micro_batch, const at::Tensor& input) {
   const std::vector<tensor::StepContext>& contexts = contexts_[static_cast<size_t>(micro_batch)];
   if (is_recorded(micro_batch)) {
     const MicroBatchKind kind{input.size(0), plan_.global_batch};
-    return step_graph_->run(kind, input, aim(batch(micro_batch)), contexts.front(), whole_forward_);
+    return step_graph_->run(kind, input, aim(batch(micro_batch)), contexts, whole_forward_);
   }
   const at::Tensor output = stage_.forward(input, contexts);
   if (!is_last()) {
@@ -304,8 +324,8 @@ ModelRunner::ModelRunner(const model::VitOptions& options, const zero::Precision
       units_(stages_[static_cast<size_t>(mesh.pipeline().rank())]),
       buffer_(make_buffer(options, units_, precision, mesh, training)),
       stage_(options, units_, buffer_, mesh.tensor(), training ? training->recompute : model::Recompute::kNone),
-      program_(options, units_, stage_, mesh.device(), precision.compute, precision.master,
-               training ? training->micro_batch_parts : 1, mesh.data().size(), training ? training->recorder : nullptr),
+      program_(options, units_, stage_, mesh, precision.compute, precision.master,
+               training ? training->micro_batch_parts : 1, training ? training->recorder : nullptr),
       runner_(mesh.pipeline(), {&program_}) {}
 
 void ModelRunner::run(const pipeline::Schedule& schedule, StepPlan plan, data::NextBatch next_batch) {

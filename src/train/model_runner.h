@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "data/datasets/dataset.h"
@@ -33,10 +34,11 @@ namespace vit_hybrid::train {
 //
 // It stands in VitProgram::forward() in the place of stage and loss: runner, reducer and phases do not know of it.
 // Inputs, target, loss and the loss's gradient have fixed addresses; which parameters became ready is noted when
-// backward is recorded, and told to the reducer after each replay. What a record would freeze rules it out: keys of
-// random draws, messages, a reduction that starts inside backward (src/machine/device). Norm with decision, and
-// the update, are records of their own (RecordedWork) by a recorder of their own: a new size of micro-batch gives up
-// the graphs of the others, and memory that graphs of one recorder share comes back only with the last of them.
+// backward is recorded, and told to the reducer after each replay. Sums over the tensor axis are part of the record
+// (comm::RecordedOperations). What a record would freeze rules it out: keys of random draws, messages between stages, a
+// reduction that starts inside backward (src/machine/device). Norm with decision, and the update, are records of their
+// own (RecordedWork) by a recorder of their own: a new size of micro-batch gives up the graphs of the others, and
+// memory that graphs of one recorder share comes back only with the last of them.
 
 /// Micro-batches with the same key do the same work on the device.
 struct MicroBatchKind {
@@ -46,30 +48,35 @@ struct MicroBatchKind {
   auto operator<=>(const MicroBatchKind&) const = default;
 };
 
-/// For a whole model on one rank in training without random draws: there the work of a micro-batch is a function of its
-/// kind, of its input and target, and of what stands in parameters and gradients. Each backward comes before the next
-/// forward.
+/// For all layers of a model, of which a rank may have its tensor part, in training without random draws: there the
+/// work of a micro-batch is a function of its kind, of its input and target, and of what stands in parameters and
+/// gradients. Each backward comes before the next forward.
 class StepGraph {
  public:
-  /// The scalar loss of a micro-batch, with a graph whose backward adds to the gradients and tells the context's sink.
-  using Forward =
-      std::function<at::Tensor(const at::Tensor& input, const at::Tensor& target, const tensor::StepContext& context)>;
+  /// The contexts of a micro-batch's parts.
+  using Parts = std::span<const tensor::StepContext>;
+  /// The scalar loss of a micro-batch, with a graph whose backward adds to the gradients and tells the parts' sink.
+  using Forward = std::function<at::Tensor(const at::Tensor& input, const at::Tensor& target, Parts parts)>;
 
-  explicit StepGraph(std::shared_ptr<DeviceRecorder> recorder);
+  /// `replica`, which outlives it: the ranks that take the same micro-batches. They record together or not at all,
+  /// since one may not start from a graph what another starts from its host.
+  StepGraph(std::shared_ptr<DeviceRecorder> recorder, const comm::MpiGroup& replica);
   ~StepGraph();
   StepGraph(const StepGraph&) = delete;
   StepGraph& operator=(const StepGraph&) = delete;
 
-  /// What forward(input, target, context) gives and, in its backward, does: the same bits. The first micro-batch of a
+  /// What forward(input, target, parts) gives and, in its backward, does: the same bits. The first micro-batch of a
   /// kind is computed so; the next one is recorded, and it and all later ones are replayed from copies of `input`,
-  /// which requires grad and gets none, and `target`. Where it cannot be recorded, all are computed as they come.
-  /// `forward` outlives this object.
-  at::Tensor run(const MicroBatchKind& kind, const at::Tensor& input, const at::Tensor& target,
-                 const tensor::StepContext& context, const Forward& forward);
+  /// which requires grad and gets none, and `target`. Where a rank cannot record it, all are computed as they come.
+  /// `forward` outlives this object. Collective over the replica.
+  at::Tensor run(const MicroBatchKind& kind, const at::Tensor& input, const at::Tensor& target, Parts parts,
+                 const Forward& forward);
 
  private:
+  class Graph;
   class Recorded;
 
+  const comm::MpiGroup& replica_;
   std::shared_ptr<DeviceRecorder> recorder_;                   // null: nothing is recorded any more
   std::map<MicroBatchKind, std::unique_ptr<Recorded>> kinds_;  // null: seen, and not recorded
 };
@@ -99,8 +106,8 @@ class VitProgram final : public pipeline::StageProgram {
   /// run in at most `micro_batch_parts` parts (tensor::parts_of()). With a `recorder`, which is for what StepGraph is
   /// for, they are recorded and replayed in training; of several replicas only those between the first one of a step,
   /// which awaits parameters on their way, and the last one, which starts reductions.
-  VitProgram(const model::VitOptions& options, Range units, model::VitStage& stage, at::Device device,
-             at::ScalarType compute_type, at::ScalarType wide_type, int micro_batch_parts, int num_replicas,
+  VitProgram(const model::VitOptions& options, Range units, model::VitStage& stage, mesh::DeviceMesh& mesh,
+             at::ScalarType compute_type, at::ScalarType wide_type, int micro_batch_parts,
              std::shared_ptr<DeviceRecorder> recorder);
 
   bool is_first() const { return units_.begin == 0; }

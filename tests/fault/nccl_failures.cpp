@@ -13,10 +13,12 @@
 #include "parallel/comm/make_communicator.h"
 #include "parallel/comm/mpi/mpi_session.h"
 #include "parallel/comm/operation.h"
+#include "parallel/comm/recorded_operations.h"
 #include "parallel/comm/watchdog.h"
 #include "src/base/error.h"
 #include "tests/parallel/comm/nccl/fake_device.h"
 #include "tests/parallel/comm/nccl/fake_nccl_sockets.h"
+#include "tests/parallel/comm/nccl/fake_recorder.h"
 #include "tests/parallel/comm/nccl/fake_socket_mesh.h"
 
 namespace {
@@ -44,12 +46,29 @@ struct Run {
 void fail(const std::string& kind, const comm::MpiSession& session) {
   const int rank = session.place().rank;
   const bool is_guilty = rank == session.place().size - 1;
-  comm::set_watch_limit(kind == "stopped_rank" ? 1.5 : 100.0);
+  comm::set_watch_limit(kind.starts_with("stopped") ? 1.5 : 100.0);
   std::function<int(int)> other_color;
   if (kind == "wrong_color") other_color = [](int /*color*/) { return 0; };
   if (kind == "swapped_colors") other_color = [rank](int /*color*/) { return rank % 2; };
   const Run run(session, std::move(other_color));
   const comm::PhaseScope phase("backward");
+  if (kind.ends_with("in_replay")) {
+    // The guilty rank has replayed once what the others then replay without it.
+    testing::FakeRecorder recorder(Unrecordable::kRefused);
+    comm::RecordedOperations operations;
+    std::unique_ptr<DeviceGraph> graph;
+    operations.collect([&] {
+      graph = recorder.record([&] {
+        run.tensor->all_reduce(run.y, comm::ReduceOp::kSum).wait();
+        run.data->all_reduce(run.x, comm::ReduceOp::kSum).wait();
+      });
+    });
+    operations.replay([&] { graph->replay(); });
+    if (is_guilty && kind == "lost_in_replay") testing::SocketMesh::cut_all();
+    if (is_guilty && kind == "killed_in_replay") raise(SIGKILL);
+    if (is_guilty) raise(SIGSTOP);
+    operations.replay([&] { graph->replay(); });
+  }
   comm::Work first = run.tensor->all_reduce(run.y, comm::ReduceOp::kSum);
   if (is_guilty && kind == "one_rank") {
     const comm::Work joined = run.data->all_reduce(run.x, comm::ReduceOp::kSum);

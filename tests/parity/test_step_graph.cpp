@@ -10,12 +10,14 @@
 #include <limits>
 #include <memory>
 #include <new>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "src/train/model_runner.h"
+#include "tests/support/host_recorder.h"
 #include "tests/support/mpi_test.h"
 #include "tests/support/thrown_error.h"
 #include "tests/support/training_harness.h"
@@ -73,83 +75,31 @@ struct Failure {
   int operation = 0;  // of LibTorch, before which it fails inside
 };
 
-// As on a device, recording changes no number, and a replay works on what stands in the recorded tensors.
-class HostRecorder final : public DeviceRecorder {
+class FailingRecorder final : public HostRecorder {
  public:
-  explicit HostRecorder(Failure failure = {}, Unrecordable unrecordable = Unrecordable::kDonePlainly)
-      : DeviceRecorder(unrecordable), failure_(std::move(failure)) {}
-
-  /// The engine that is recorded, with all that its steps change.
-  void watch(train::Engine& engine) {
-    tensors_ = {engine.parameters().values(), engine.parameters().gradients(), engine.control().values()};
-    for (const zero::OwnedState& owned : engine.optimizer().owned_state()) {
-      tensors_.push_back(owned.master);
-      tensors_.insert(tensors_.end(), owned.state.begin(), owned.state.end());
-    }
-  }
-
-  void make_room() override {}
-
-  int num_recorded() const { return num_recorded_; }
-  int num_replayed() const { return num_replayed_; }
+  explicit FailingRecorder(Failure failure = {}, Unrecordable unrecordable = Unrecordable::kDonePlainly)
+      : HostRecorder(unrecordable), failure_(std::move(failure)) {}
 
  private:
-  std::unique_ptr<DeviceGraph> try_to_record(const std::function<void()>& work) override {
-    std::vector<at::Tensor> before;
-    for (const at::Tensor& tensor : tensors_) {
-      before.push_back(tensor.clone());
-    }
-    const auto restore = [&] {
-      for (size_t i = 0; i < tensors_.size(); ++i) {
-        tensors_[i].copy_(before[i]);
-      }
-    };
-    try {
-      do_once(work);
-    } catch (...) {
-      restore();
-      throw;
-    }
-    restore();
-    ++num_recorded_;
-    return std::make_unique<Graph>(work, num_replayed_);
-  }
-
-  void do_once(const std::function<void()>& work) const {
+  std::function<void()> do_once(const std::function<void()>& work) override {
     using Place = Failure::Place;
-    const bool fails = failure_.recording != Failure::kNone && num_recorded_ >= failure_.recording;
+    const bool fails = failure_.recording != Failure::kNone && num_recorded() >= failure_.recording;
     if (fails && failure_.place == Place::kBefore) {
       failure_.raise();
     }
     if (fails && failure_.place == Place::kInside) {
       const FailingOperation failing(failure_.operation, failure_.raise);
       work();
-      return;  // it has fewer operations: the test finds a recording too many
+      return work;  // it has fewer operations: the test finds a recording too many
     }
     work();
     if (fails) {
       failure_.raise();
     }
+    return work;
   }
 
-  class Graph final : public DeviceGraph {
-   public:
-    Graph(std::function<void()> work, int& num_replayed) : work_(std::move(work)), num_replayed_(num_replayed) {}
-    void replay() override {
-      const at::AutoGradMode grad_mode(true);
-      work_();
-      ++num_replayed_;
-    }
-
-   private:
-    std::function<void()> work_;
-    int& num_replayed_;
-  };
-
   Failure failure_;
-  std::vector<at::Tensor> tensors_;
-  int num_recorded_ = 0;
-  int num_replayed_ = 0;
 };
 
 Experiment experiment_of(const model::VitOptions& model, const std::string& precision) {
@@ -164,14 +114,6 @@ Experiment experiment_of(const model::VitOptions& model, const std::string& prec
   // In micro-batches of at most 3 samples; steps of another size stand between those of the same.
   experiment.global_batches = {8, 8, 4, 8, 4, 7};
   return experiment;
-}
-
-bool equal(const TensorsByName& some, const TensorsByName& others) {
-  bool all = some.size() == others.size();
-  for (const auto& [name, tensor] : some) {
-    all = all && tensor.equal(others.at(name));
-  }
-  return all;
 }
 
 // By steps, with a letter for each kind (number of samples, and of those that the loss is divided by), a small one
@@ -213,8 +155,8 @@ void check_same_bits(Experiment experiment, const std::shared_ptr<HostRecorder>&
   experiment.options.recorder = recorder;
   experiment.options.update_recorder = update_recorder;
   Training training(experiment, Layout{}, world);
-  recorder->watch(training.engine());
-  update_recorder->watch(training.engine());
+  recorder->watch(changed_tensors(training.engine()));
+  update_recorder->watch(changed_tensors(training.engine()));
   const TrainingOutcome recorded = run_with_overflow(training);
   for (size_t step = 0; step < plain.losses.size(); ++step) {
     CAPTURE(step);
@@ -280,33 +222,66 @@ TEST_CASE("parity: recorded micro-batches that are computed again in backward") 
   check_same_bits(experiment);
 }
 
-TEST_CASE("parity: of several replicas, micro-batches between the first and the last one of a step are recorded") {
-  if (world_size() != 2) {
-    return;
-  }
+namespace {
+
+// Whose recorder fails at all recordings on one rank, if any.
+void check_layout(Experiment experiment, const Layout& layout, int num_recorded, int num_replayed,
+                  std::optional<int> failing_rank = std::nullopt) {
+  CAPTURE(layout.text());
   const comm::MpiGroup world = comm::MpiGroup::world();
+  OperationCounts counts;
+  const TrainingOutcome plain = run(experiment, layout, world);
+  const auto plain_counts = counts.of_last_part();
+  const bool fails = failing_rank == world.rank();
+  const auto recorder = std::make_shared<FailingRecorder>(Failure{fails ? 0 : Failure::kNone});
+  experiment.options.recorder = recorder;
+  const TrainingOutcome recorded = [&] {
+    Training training(experiment, layout, world);
+    recorder->watch(changed_tensors(training.engine()));
+    training.run_steps();
+    return training.outcome();
+  }();
+  CHECK(same(recorded, plain));
+  CHECK(counts.of_last_part() == plain_counts);
+  CHECK(recorder->num_recorded() == (fails ? 0 : num_recorded));
+  CHECK(recorder->num_replayed() == num_replayed);
+}
+
+}  // namespace
+
+TEST_CASE("parity: of several replicas, micro-batches between the first and the last one of a step are recorded") {
   for (const auto zero : {zero::ZeroStage::kReplicated, zero::ZeroStage::kOptimizerState}) {
     Experiment experiment = experiment_of(small_forecaster(), "fp32");
     // A replica: five micro-batches of 3, none between two, five again; the first between is computed as it comes.
     experiment.global_batches = {30, 12, 30};
     constexpr int kReplayedBetween = 2 + 3;
-    const Layout layout{.dp = 2, .zero = zero};
-    const TrainingOutcome plain = run(experiment, layout, world);
-    const auto recorder = std::make_shared<HostRecorder>();
-    experiment.options.recorder = recorder;
-    Training training(experiment, layout, world);
-    recorder->watch(training.engine());
-    training.run_steps();
-    const TrainingOutcome recorded = training.outcome();
-    CHECK(recorded.losses == plain.losses);
-    CHECK(recorded.grad_norms == plain.grad_norms);
-    for (size_t step = 0; step < plain.gradients.size(); ++step) {
-      CHECK(equal(recorded.gradients[step], plain.gradients[step]));
+    for (const Layout& layout : {Layout{.dp = 2, .zero = zero}, Layout{.dp = 2, .tp = 2, .zero = zero}}) {
+      if (layout.num_ranks() == world_size()) {
+        check_layout(experiment, layout, 2, 2 * kReplayedBetween);
+      }
     }
-    CHECK(equal(recorded.parameters, plain.parameters));
-    CHECK(recorder->num_recorded() == 2);
-    CHECK(recorder->num_replayed() == 2 * kReplayedBetween);
   }
+}
+
+TEST_CASE("parity: the sums of tensor ranks are recorded, and counted at each replay") {
+  if (world_size() != 2) {
+    return;
+  }
+  const Layout layout{.tp = 2};
+  for (const int parts : {1, 2}) {
+    Experiment experiment = experiment_of(small_forecaster(), "fp32");
+    experiment.options.micro_batch_parts = parts;
+    check_layout(experiment, layout, 2 * kRecorded, 2 * kReplayed);
+    experiment.global_batches = {3, 3, 3};  // one micro-batch a step
+    check_layout(experiment, layout, 2, 2 * 2);
+  }
+}
+
+TEST_CASE("parity: what one tensor rank cannot record, none replays") {
+  if (world_size() != 2) {
+    return;
+  }
+  check_layout(experiment_of(small_forecaster(), "fp32"), Layout{.tp = 2}, 1, 0, 1);
 }
 
 TEST_CASE("parity: steps whose recording fails, at any place, give the bits of a training without") {
@@ -317,7 +292,7 @@ TEST_CASE("parity: steps whose recording fails, at any place, give the bits of a
   // A forward, the backward after it, those of a later kind; the norm, the update.
   for (const int failing : {0, 1, 2, 3, 2 * kRecorded - 1}) {
     CAPTURE(failing);
-    const auto recorder = std::make_shared<HostRecorder>(Failure{failing});
+    const auto recorder = std::make_shared<FailingRecorder>(Failure{failing});
     const auto update_recorder = std::make_shared<HostRecorder>();
     check_same_bits(experiment, recorder, update_recorder);
     CHECK(recorder->num_recorded() == failing);
@@ -327,7 +302,7 @@ TEST_CASE("parity: steps whose recording fails, at any place, give the bits of a
   for (const int failing : {0, 1}) {
     CAPTURE(failing);
     const auto recorder = std::make_shared<HostRecorder>();
-    const auto update_recorder = std::make_shared<HostRecorder>(Failure{failing});
+    const auto update_recorder = std::make_shared<FailingRecorder>(Failure{failing});
     check_same_bits(experiment, recorder, update_recorder);
     CHECK(update_recorder->num_recorded() == failing);
     CHECK(update_recorder->num_replayed() == failing * kReplayedSteps);
@@ -351,7 +326,8 @@ TEST_CASE("parity: steps whose recording fails before or inside of any work, by 
         Failure{kBackward, Place::kInside, runtime, 20}, Failure{kBackward, Place::kInside, own, 5}}) {
     CAPTURE(failure.recording);
     CAPTURE(failure.operation);
-    const auto recorder = std::make_shared<HostRecorder>(failure), update_recorder = std::make_shared<HostRecorder>();
+    const auto recorder = std::make_shared<FailingRecorder>(failure);
+    const auto update_recorder = std::make_shared<HostRecorder>();
     check_same_bits(experiment, recorder, update_recorder);
     CHECK(recorder->num_recorded() == failure.recording);
     CHECK(update_recorder->num_replayed() == kPieces * kReplayedSteps);
@@ -361,7 +337,8 @@ TEST_CASE("parity: steps whose recording fails before or inside of any work, by 
         Failure{kNorm, Place::kInside, runtime, 1}, Failure{kUpdate, Place::kInside, own, 1}}) {
     CAPTURE(failure.recording);
     CAPTURE(failure.operation);
-    const auto recorder = std::make_shared<HostRecorder>(), update_recorder = std::make_shared<HostRecorder>(failure);
+    const auto recorder = std::make_shared<HostRecorder>();
+    const auto update_recorder = std::make_shared<FailingRecorder>(failure);
     check_same_bits(experiment, recorder, update_recorder);
     CHECK(update_recorder->num_recorded() == failure.recording);
     CHECK(recorder->num_replayed() == 2 * kReplayed);
@@ -373,7 +350,7 @@ TEST_CASE("parity: a recording that must not fail ends the training with its fir
     return;
   }
   Experiment experiment = experiment_of(small_forecaster(), "fp32");
-  experiment.options.recorder = std::make_shared<HostRecorder>(Failure{0}, Unrecordable::kRefused);
+  experiment.options.recorder = std::make_shared<FailingRecorder>(Failure{0}, Unrecordable::kRefused);
   Training training(experiment, Layout{}, comm::MpiGroup::world());
   const Error error = thrown_error([&] { training.run_steps(); });
   CHECK(error.error_class() == ErrorClass::kInternal);

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "data/loading/sampler.h"
+#include "parallel/comm/statistics.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
 #include "src/checkpoint/checkpoint_reader.h"
@@ -126,6 +127,57 @@ double relative(double a, double b) {
 std::string Layout::text() const {
   return str("dp ", dp, " tp ", tp, " pp ", pp, " zero ", static_cast<int>(zero),
              shard > 0 ? str(" over ", shard, " ranks ") : " ", schedule, " ", order);
+}
+
+bool equal(const TensorsByName& some, const TensorsByName& others) {
+  bool all = some.size() == others.size();
+  for (const auto& [name, tensor] : some) {
+    all = all && tensor.equal(others.at(name));
+  }
+  return all;
+}
+
+bool same(const TrainingOutcome& a, const TrainingOutcome& b) {
+  const auto same_states = [](const auto& one, const auto& other) { return equal(one.second, other.second); };
+  return a.losses == b.losses && a.grad_norms == b.grad_norms && a.loss_scales == b.loss_scales &&
+         a.skipped == b.skipped && equal(a.parameters, b.parameters) &&
+         std::equal(a.gradients.begin(), a.gradients.end(), b.gradients.begin(), b.gradients.end(), equal) &&
+         std::equal(a.states.begin(), a.states.end(), b.states.begin(), b.states.end(), same_states);
+}
+
+std::vector<at::Tensor> changed_tensors(train::Engine& engine) {
+  std::vector<at::Tensor> tensors = {engine.parameters().values(), engine.parameters().gradients(),
+                                     engine.control().values()};
+  for (const zero::OwnedState& owned : engine.optimizer().owned_state()) {
+    tensors.push_back(owned.master);
+    tensors.insert(tensors.end(), owned.state.begin(), owned.state.end());
+  }
+  return tensors;
+}
+
+OperationCounts::Counts OperationCounts::now() {
+  Counts counts;
+  for (const comm::AxisStatistics& axis : comm::statistics()) {
+    for (const comm::OperationCount& count : axis.counts) {
+      counts[axis.axis].insert(counts[axis.axis].end(), {count.operations, count.bytes});
+    }
+  }
+  return counts;
+}
+
+OperationCounts::Counts OperationCounts::of_last_part() {
+  const Counts before = std::exchange(until_now_, now());
+  Counts part;
+  for (auto [axis, values] : until_now_) {
+    if (const auto found = before.find(axis); found != before.end()) {
+      for (size_t i = 0; i < values.size(); ++i) {
+        values[i] -= found->second[i];
+      }
+    }
+    const bool is_used = std::any_of(values.begin(), values.end(), [](int64_t value) { return value != 0; });
+    if (is_used) part[axis] = values;
+  }
+  return part;
 }
 
 model::FieldWeights uneven_weights(const model::VitOptions& options) {

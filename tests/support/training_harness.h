@@ -60,6 +60,13 @@ struct TrainingOutcome {
   std::map<std::string, TensorsByName> states;  ///< of the optimizer, by their names ("exp_avg")
 };
 
+bool equal(const TensorsByName& some, const TensorsByName& others);
+/// Whether all has the same bits.
+bool same(const TrainingOutcome& a, const TrainingOutcome& b);
+
+/// What the steps of an engine change.
+std::vector<at::Tensor> changed_tensors(train::Engine& engine);
+
 /// A training in one layout that can be saved, and resumed in another. Everything is collective over `world`.
 class Training {
  public:
@@ -94,6 +101,21 @@ class Training {
 /// All steps of an experiment, on the ranks of `world`. Collective over `world`.
 TrainingOutcome run(const Experiment& experiment, const Layout& layout, const comm::MpiGroup& world,
                     c10::Device device = c10::Device(c10::kCPU));
+
+/// The operations of this process, part by part of a test: by axis, number and bytes of each kind.
+class OperationCounts {
+ public:
+  using Counts = std::map<std::string, std::vector<int64_t>>;
+
+  OperationCounts() : until_now_(now()) {}
+  /// Since it was made or last asked; those of axes that were used alone.
+  Counts of_last_part();
+
+ private:
+  static Counts now();
+
+  Counts until_now_;
+};
 
 /// Weights of a loss, of a forecaster's rows and channels, no two of them alike.
 model::FieldWeights uneven_weights(const model::VitOptions& options);

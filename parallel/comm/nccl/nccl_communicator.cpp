@@ -4,6 +4,7 @@
 #include <ATen/ops/zeros.h>
 #include <c10/core/DeviceGuard.h>
 
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "parallel/comm/nccl/device_stream.h"
 #include "parallel/comm/nccl/nccl_link.h"
 #include "parallel/comm/node_board.h"
+#include "parallel/comm/recorded_operations.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
 
@@ -87,6 +89,12 @@ class NcclCommunicator final : public CommunicatorBase {
   Started launch(std::vector<at::Tensor> tensors, const char* call, Start start, const Work::State* first = nullptr) {
     const c10::DeviceGuard guard(link_->device());
     if (first != nullptr) link_->follow(event_of(*first));
+    if (auto* const recorded = RecordedOperations::collecting()) {
+      recorded->watch(axis(), [this](int64_t bytes, const std::function<void()>& replay) {
+        const c10::DeviceGuard own(link_->device());
+        link_->replay(note_replay(bytes), replay);
+      });
+    }
     return std::make_unique<NcclState>(link_, link_->launch(current(), call, start), std::move(tensors));
   }
 

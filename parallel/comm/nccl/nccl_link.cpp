@@ -19,6 +19,7 @@
 
 #include "parallel/comm/failure.h"
 #include "parallel/comm/node_board.h"
+#include "parallel/comm/recorded_operations.h"
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
@@ -43,7 +44,8 @@ Registry& registry() {
 }
 
 // Kernels that wait for a rank which will not come would keep the process from ending. In a group, because the abort of
-// one communicator waits for its kernels, which may stand behind those of another.
+// one communicator waits for its kernels, which may stand behind those of another. It also waits for the end of graphs
+// with its operations, which does not come: it has stopped the kernels by then, and is left alone (run_before_abort()).
 void abort_all() {
   std::unique_lock lock(registry().mutex, kPatienceForCalls);
   if (!lock.owns_lock()) return;  // a call hangs, and would be left with freed memory
@@ -83,15 +85,13 @@ ncclConfig_t config_with(bool blocks, int most_blocks) {
   return config;
 }
 
-// Of the operation that `done` comes after, for the watchdog's thread.
-DeviceStatus device_status(const NcclComm& comm, const DeviceEvent& done, c10::Device device) {
+// What NCCL has found, if that is an error, for the watchdog's thread.
+std::optional<DeviceStatus> failure_of(const NcclComm& comm) {
   // The watchdog must not wait for a thread that hangs in NCCL: its blocked scope tells of it.
   const auto error = comm.error_unless_busy();
-  if (error && *error != ncclSuccess && *error != ncclInProgress) {
-    return {DeviceStatus::Kind::kFailed, nccl_error_text(*error, comm.get()),
-            *error == ncclRemoteError ? Cause::kLostPeer : Cause::kOwn};
-  }
-  return done.status(device);
+  if (!error || *error == ncclSuccess || *error == ncclInProgress) return std::nullopt;
+  return DeviceStatus{DeviceStatus::Kind::kFailed, nccl_error_text(*error, comm.get()),
+                      *error == ncclRemoteError ? Cause::kLostPeer : Cause::kOwn};
 }
 
 // Of the first operations: as small as there is, and as large as those of a step; each no larger than `most`.
@@ -271,22 +271,38 @@ NcclLink::~NcclLink() {
 
 void NcclLink::follow_caller() {
   check();
-  forget_complete();
+  if (RecordedOperations::collecting() == nullptr) forget_complete();
   ready_.record(DeviceStream::of_caller(device_));
   ready_.block(stream_);
 }
 
-std::shared_ptr<DeviceEvent> NcclLink::put_in_slot(const OperationNote& note) {
+// An event that is recorded into a graph is nothing to ask: it joins streams, and is recorded anew when it is lent
+// again.
+std::shared_ptr<DeviceEvent> NcclLink::put_in_slot(const OperationNote& note, const DeviceStream& stream) {
   auto done = events_.take();
-  done->record(stream_);
+  done->record(stream);
+  if (RecordedOperations::collecting() != nullptr) return done;
   in_flight_.push_back({done, std::make_unique<DeviceOperation>(note, [comm = comm_, done, device = device_] {
-                          return device_status(*comm, *done, device);
+                          const auto failure = failure_of(*comm);
+                          return failure ? *failure : done->status(device);
                         })});
   return done;
 }
 
+void NcclLink::replay(const OperationNote& note, const std::function<void()>& start) {
+  const BlockedScope blocked(note);  // a device with much before it may take no more until others have come
+  check();
+  forget_complete();
+  {
+    const DeviceOperation starting(note, [comm = comm_] { return failure_of(*comm).value_or(DeviceStatus()); });
+    start();
+  }
+  put_in_slot(note, DeviceStream::of_caller(device_));
+}
+
 void NcclLink::hold_caller(const DeviceEvent& done) {
   const auto caller = DeviceStream::of_caller(device_);
+  if (RecordedOperations::collecting() != nullptr) return done.block(caller);
   if (done.query()) return;  // nothing stands still
   holds_.push_back({timing_events_.take(), timing_events_.take(), run_position().phase});
   holds_.back().before->record(caller);

@@ -114,7 +114,8 @@ class NcclLink {
 
   /// Calls start(ncclComm_t, cudaStream_t), which begins operations of NCCL, named `note`, and returns the result of
   /// `call`. They run after what is on the caller's stream. The result is an event after them; until the device has
-  /// come to it the operation stands in the slot.
+  /// come to it the operation stands in the slot. Where RecordedOperations collects, the streams are being recorded:
+  /// nothing is queried, and no slot is filled.
   template <class Start>
   std::shared_ptr<DeviceEvent> launch(const OperationNote& note, const char* call, Start start) {
     const BlockedScope blocked(note);  // NCCL may wait for others while it starts them
@@ -129,8 +130,11 @@ class NcclLink {
     if (begin != nullptr) {
       trace::add_on_device(slice_of(note, trace::Kind::kOperation), std::move(begin), mark_on(stream_));
     }
-    return put_in_slot(note);
+    return put_in_slot(note, stream_);
   }
+  /// Calls `start`, which puts recorded operations of this link on the caller's stream, named `note` together; they
+  /// stand in the slot until the device is through.
+  void replay(const OperationNote& note, const std::function<void()>& start);
   /// What is launched from now on runs after `done`, of another link.
   void follow(const DeviceEvent& done) { done.block(stream_); }
   /// Later work on the caller's stream runs after `done`; the time it stands still is counted, once it is known.
@@ -150,7 +154,7 @@ class NcclLink {
   };
 
   void follow_caller();
-  std::shared_ptr<DeviceEvent> put_in_slot(const OperationNote& note);
+  std::shared_ptr<DeviceEvent> put_in_slot(const OperationNote& note, const DeviceStream& stream);
   void forget_complete();
   void warm_up(const TransportOptions& options);
   void run_collectives(const OperationNote& note, float* values, size_t part);

@@ -75,9 +75,26 @@ TEST_CASE("step recording: of several replicas, what lies between the messages o
   CHECK_FALSE(step_recording(config, kGpu).micro_batches);
 }
 
+TEST_CASE("step recording: on tensor ranks forward and backward, with the sums over them") {
+  RunConfig config = one_rank();
+  config.parallel.tp = 2;
+  const StepRecording recording = step_recording(config, kGpu);
+  CHECK(recording.micro_batches);
+  CHECK_FALSE(recording.updates);
+  CHECK(contains(recording.text, "CUDA graphs: forward and backward are recorded once, with their sums over 2 tensor"));
+  config.parallel.tp_overlap = true;
+  CHECK(step_recording(config, kGpu).micro_batches);
+  config.parallel.dp = 2;
+  config.parallel.micro_batch_size = 4;
+  config.global_batch_size = 2 * 4 * 5;
+  CHECK(contains(step_recording(config, kGpu).text, "CUDA graphs: forward and backward of 3 of 5 micro-batches"));
+  config.global_batch_size = 2 * 4 * 2;
+  CHECK_FALSE(step_recording(config, kGpu).micro_batches);
+}
+
 TEST_CASE("step recording: what stands against it is named, and refused where it is asked for") {
   RunConfig layout = one_rank();
-  layout.parallel.tp = 2;
+  layout.parallel.pp = 2;
   RunConfig random = one_rank();
   random.model.drop_path = 0.1;
   RunConfig gpipe = one_rank();
@@ -85,7 +102,7 @@ TEST_CASE("step recording: what stands against it is named, and refused where it
   gpipe.parallel.micro_batch_size = 4;
   gpipe.global_batch_size = 12;
   CHECK(recording_refusal(one_rank(), c10::Device(c10::kCPU)) == "--cuda-graph on: the device is the CPU");
-  CHECK(contains(recording_refusal(layout, kGpu), "--cuda-graph on: with --tp 2 --pp 1 ranks send"));
+  CHECK(contains(recording_refusal(layout, kGpu), "--cuda-graph on: with --pp 2 the stages send"));
   CHECK(contains(recording_refusal(random, kGpu), "drops at random"));
   CHECK(contains(recording_refusal(gpipe, kGpu), "the activations of 3 micro-batches"));
   for (const RunConfig& config : {layout, random, gpipe}) {

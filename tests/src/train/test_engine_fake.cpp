@@ -7,13 +7,19 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "parallel/comm/nccl/device_stream.h"
 #include "parallel/mesh/device_mesh.h"
 #include "tests/parallel/comm/nccl/fake_device.h"
 #include "tests/parallel/comm/nccl/fake_nccl_sockets.h"
+#include "tests/parallel/comm/nccl/fake_recorder.h"
 #include "tests/support/test_layouts.h"
+#include "tests/support/thrown_error.h"
 #include "tests/support/training_harness.h"
 #include "tests/support/vit_harness.h"
 
@@ -44,21 +50,6 @@ Experiment with_half_reduction(Experiment plain) {
   plain.name += ", half reduction";
   plain.options.precision.reduce = plain.options.precision.compute;
   return plain;
-}
-
-bool same(const TensorsByName& a, const TensorsByName& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& one, const auto& other) {
-    return one.first == other.first && one.second.equal(other.second);
-  });
-}
-
-bool same(const TrainingOutcome& a, const TrainingOutcome& b) {
-  const auto same_tensors = [](const auto& one, const auto& other) { return same(one, other); };
-  const auto same_states = [](const auto& one, const auto& other) { return same(one.second, other.second); };
-  return a.losses == b.losses && a.grad_norms == b.grad_norms && a.loss_scales == b.loss_scales &&
-         a.skipped == b.skipped && same(a.parameters, b.parameters) &&
-         std::equal(a.gradients.begin(), a.gradients.end(), b.gradients.begin(), b.gradients.end(), same_tensors) &&
-         std::equal(a.states.begin(), a.states.end(), b.states.begin(), b.states.end(), same_states);
 }
 
 // Sums over the tensor axis are on their way while the other part of a micro-batch is computed.
@@ -151,6 +142,133 @@ TEST_CASE("engine on the fake device: waits that are left out are found") {
       static_cast<void>(take_faults());  // of who writes to what is in flight
     }
   }
+}
+
+namespace {
+
+// Without random draws, and in several micro-batches a step.
+Experiment recordable(int micro_batch_parts) {
+  Experiment result = experiment("fp32");
+  result.options.model.dropout = 0.0;
+  result.options.micro_batch_parts = micro_batch_parts;
+  result.options.bucket_bytes = 2 << 10;
+  return result;
+}
+
+struct RecordedTraining {
+  RecordedTraining(Experiment with_recorder, const Layout& layout, Unrecordable unrecordable)
+      : recorder(std::make_shared<FakeRecorder>(unrecordable)), experiment(std::move(with_recorder)) {
+    experiment.options.recorder = recorder;
+    training.emplace(experiment, layout, world);
+    recorder->watch(changed_tensors(training->engine()));
+  }
+
+  comm::MpiGroup world = comm::MpiGroup::world();
+  std::shared_ptr<FakeRecorder> recorder;
+  Experiment experiment;
+  std::optional<Training> training;
+};
+
+// Layouts with tensor ranks and one stage.
+std::vector<Layout> recorded_layouts(int num_ranks) {
+  std::vector<Layout> result;
+  for (int tp = 2; tp <= std::min(num_ranks, 4); tp *= 2) {
+    result.push_back({.dp = num_ranks / tp, .tp = tp});
+  }
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "engine on the fake device: recorded sums of tensor ranks have the bits and the counts of those that are not") {
+  const comm::MpiGroup world = comm::MpiGroup::world();
+  uint64_t seed = 100;
+  for (const int parts : {1, 2}) {
+    Experiment experiment = recordable(parts);
+    for (const Layout& layout : recorded_layouts(world.size())) {
+      CAPTURE(parts);
+      CAPTURE(layout.text());
+      const int64_t five = 3 * 5 * layout.dp;  // micro-batches of a replica
+      const int64_t one = 3 * layout.dp;       // which is never recorded of several replicas
+      experiment.global_batches = {five, one, one, five};
+      const TrainingOutcome on_host = run(experiment, layout, world);
+      FakeDeviceInUse fake;
+      fake->seed = ++seed;
+      OperationCounts counts;
+      CHECK(same(run(experiment, layout, world), on_host));
+      const auto plain_counts = counts.of_last_part();
+      REQUIRE(plain_counts.contains("tensor"));
+      for (const bool runs_late : {false, true}) {
+        fake->runs_late = runs_late;
+        RecordedTraining recorded(experiment, layout, Unrecordable::kRefused);
+        recorded.training->run_steps();
+        CHECK(same(recorded.training->outcome(), on_host));
+        CHECK(counts.of_last_part() == plain_counts);
+        // Forward and backward, of one replica also of the small step; then five again, whose graphs were given up.
+        CHECK(recorded.recorder->num_recorded() == (layout.dp == 1 ? 6 : 2));
+        CHECK(recorded.recorder->num_replayed() == 2 * (layout.dp == 1 ? 4 + 1 + 5 : 2 + 3));
+        recorded.training.reset();
+        CHECK(take_faults().empty());
+        static_cast<void>(counts.of_last_part());
+      }
+    }
+  }
+}
+
+TEST_CASE("engine on the fake device: what one tensor rank cannot record, all do as it comes") {
+  const comm::MpiGroup world = comm::MpiGroup::world();
+  if (world.size() != 2) return;
+  Experiment experiment = recordable(1);
+  experiment.global_batches = {9, 9};
+  const TrainingOutcome on_host = run(experiment, {.tp = 2}, world);
+  const FakeDeviceInUse fake;
+  RecordedTraining recorded(experiment, {.tp = 2}, Unrecordable::kDonePlainly);
+  recorded.recorder->at_end = [&] {
+    if (world.rank() == 1) static_cast<void>(comm::DeviceEvent().query());  // throws, as it does on a GPU
+  };
+  recorded.training->run_steps();
+  CHECK(same(recorded.training->outcome(), on_host));
+  CHECK(recorded.recorder->num_recorded() == 1 - world.rank());
+  CHECK(recorded.recorder->num_replayed() == 0);
+  CHECK(take_faults().empty());
+}
+
+TEST_CASE("engine on the fake device: waits that are left out of a recording, or of its replays, are found") {
+  const comm::MpiGroup world = comm::MpiGroup::world();
+  if (world.size() != 2) return;
+  const KeptMemory memory;
+  const std::string failed = "the step could not be recorded as a CUDA graph: ";
+  Experiment experiment = recordable(1);
+  experiment.global_batches = {3, 3, 3};  // the first micro-batch is computed as it comes, the second one recorded
+  experiment.gathers_gradients = false;
+  const TrainingOutcome on_host = run(experiment, {.tp = 2}, world);
+  for (const std::string phase : {"forward", "backward"}) {
+    CAPTURE(phase);
+    FakeDeviceInUse fake;
+    RecordedTraining unjoined(experiment, {.tp = 2}, Unrecordable::kRefused);
+    unjoined.training->run_steps(1);
+    fake->phase_without_waits = phase;
+    CHECK(thrown_error([&] { unjoined.training->run_steps(1); }).message() ==
+          failed + "capturing stream has unjoined work");
+    fake->phase_without_waits.reset();
+    fake->runs_late = true;
+    RecordedTraining replayed(experiment, {.tp = 2}, Unrecordable::kRefused);
+    replayed.training->run_steps(2);
+    fake->phase_without_waits = phase;
+    replayed.training->run_steps(1);
+    CHECK(!same(replayed.training->outcome(), on_host));
+    static_cast<void>(take_faults());
+  }
+  FakeDeviceInUse fake;
+  RecordedTraining unforked(experiment, {.tp = 2}, Unrecordable::kRefused);
+  unforked.training->run_steps(1);
+  fake->streams_wait = false;
+  CHECK(thrown_error([&] { unforked.training->run_steps(1); }).message() ==
+        failed + "dependency created on uncaptured work in another stream");
+  const auto faults = take_faults();
+  REQUIRE(!faults.empty());
+  CHECK(faults.front() == "ncclAllReduce does not wait for what the caller has begun");
 }
 
 // The groups have their sizes and each of their members its rank, but two members are in each other's group.

@@ -1,5 +1,6 @@
 // CUDA graphs: a training whose steps are replayed has the bits of one that starts its kernels one by one.
 #include <ATen/Context.h>
+#include <ATen/detail/CUDAHooksInterface.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
 #include <doctest/doctest.h>
@@ -50,16 +51,20 @@ class WaitingRecorder final : public DeviceRecorder {
   at::Tensor one_ = at::ones({1}, at::TensorOptions(at::kFloat).device(own_gpu()));
 };
 
-void record_steps(Experiment& experiment) {
+void record_steps(Experiment& experiment, const Layout& layout = {}) {
   experiment.options.recorder = make_device_recorder(Unrecordable::kRefused);
-  experiment.options.update_recorder = make_device_recorder(Unrecordable::kRefused);
+  if (layout.num_ranks() == 1) experiment.options.update_recorder = make_device_recorder(Unrecordable::kRefused);
 }
 
-void check_same_bits(Experiment experiment) {
+void check_same_bits(Experiment experiment, const Layout& layout = {}) {
   const comm::MpiGroup world = comm::MpiGroup::world();
-  const TrainingOutcome plain = run(experiment, Layout{}, world, own_gpu());
-  record_steps(experiment);
-  const TrainingOutcome recorded = run(experiment, Layout{}, world, own_gpu());
+  experiment.transport = gpu_transport();
+  OperationCounts counts;
+  const TrainingOutcome plain = run(experiment, layout, world, own_gpu());
+  const auto plain_counts = counts.of_last_part();
+  record_steps(experiment, layout);
+  const TrainingOutcome recorded = run(experiment, layout, world, own_gpu());
+  CHECK(counts.of_last_part() == plain_counts);
   CHECK(recorded.losses == plain.losses);
   CHECK(recorded.grad_norms == plain.grad_norms);
   const Errors errors = compare(recorded, plain, experiment.learning_rate);
@@ -89,6 +94,28 @@ TrainingOutcome run_with_overflow(const Experiment& experiment, int64_t whole_st
 }
 
 }  // namespace
+
+// Each rank with a GPU of its own: graphs of ranks that share one would wait for each other there.
+TEST_CASE("gpu step graph: recorded sums of tensor ranks give the bits, and the counts, of a training without") {
+  const c10::Device device = own_gpu();
+  if (world_size() == 1 || world_size() > at::detail::getCUDAHooks().deviceCount()) {
+    MESSAGE("skipped: it needs a GPU for each of several ranks, and has ", device.str());
+    return;
+  }
+  const KernelScope scope(kFixedOrder);
+  for (const char* precision : {"fp32", "bf16"}) {
+    for (const int parts : {1, 2}) {
+      CAPTURE(precision);
+      CAPTURE(parts);
+      Experiment experiment = graph_experiment(small_forecaster(), precision);
+      experiment.options.micro_batch_parts = parts;
+      if (world_size() == 2) check_same_bits(experiment, {.tp = 2});
+      if (world_size() != 4) continue;
+      experiment.global_batches = {30, 12, 30};  // five micro-batches of a replica, of which three are recorded
+      check_same_bits(experiment, {.dp = 2, .tp = 2});
+    }
+  }
+}
 
 TEST_SUITE_BEGIN("one rank");
 

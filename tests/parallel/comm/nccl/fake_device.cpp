@@ -1,6 +1,9 @@
 // Queues and their threads, events, and the edges from the caller to the streams.
 #include "tests/parallel/comm/nccl/fake_device.h"
 
+#include <c10/util/Exception.h>
+
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <utility>
@@ -31,6 +34,28 @@ std::vector<FakeStream*>& pool() {
   return *streams;
 }
 
+enum class Manner { kRunning, kRecording, kReplaying };
+
+struct Recording {
+  Manner manner = Manner::kRunning;
+  uint64_t number = 0;  // of those of the process, from 1
+  RecordedCalls calls;  // of this recording or replay
+};
+
+// Of the thread that computes.
+Recording& recording() {
+  static Recording instance;
+  return instance;
+}
+
+void note_call(std::string text) {
+  if (recording().manner != Manner::kRunning) recording().calls.texts.push_back(std::move(text));
+}
+
+void refuse_while_recorded() {
+  TORCH_CHECK(recording().manner == Manner::kRunning, "operation not permitted when stream is capturing");
+}
+
 struct Faults {
   std::mutex mutex;
   std::vector<std::string> texts;
@@ -58,6 +83,38 @@ std::vector<std::string> take_faults() {
   return std::exchange(faults().texts, {});
 }
 
+void begin_recording() {
+  recording() = {Manner::kRecording, recording().number + 1, {}};
+}
+
+RecordedCalls end_recording() {
+  TORCH_CHECK(std::all_of(pool().begin(), pool().end(),
+                          [](FakeStream* stream) {
+                            const auto& own = stream->recorded();
+                            return !stream->is_recorded() || own.num_joined == own.num_operations;
+                          }),
+              "capturing stream has unjoined work");
+  recording().manner = Manner::kRunning;
+  return std::move(recording().calls);
+}
+
+void give_up_recording() {
+  recording().manner = Manner::kRunning;
+  recording().calls = {};
+}
+
+void replay(const RecordedCalls& calls, const std::function<void()>& compute) {
+  recording().calls = {};
+  recording().manner = Manner::kReplaying;
+  compute();
+  recording().manner = Manner::kRunning;
+  const auto& texts = recording().calls.texts;
+  if (texts == calls.texts) return;
+  const auto [one, other] = std::mismatch(texts.begin(), texts.end(), calls.texts.begin(), calls.texts.end());
+  report_fault("a replay has '" + (one == texts.end() ? "nothing more" : *one) + "' in the place of '" +
+               (other == calls.texts.end() ? "nothing more" : *other) + "'");
+}
+
 FakeStream::FakeStream(uint64_t number) : number_(number), thread_([this] { run(); }) {}
 
 void FakeStream::put(std::function<void()> work) {
@@ -83,6 +140,16 @@ void FakeStream::note_wait() {
 void FakeStream::begin_operation(const std::string& what) {
   if (followed_ < g_moment) report_fault(what + " does not wait for what the caller has begun");
   ++g_moment;
+  note_call(what + " on stream " + std::to_string(number_));
+}
+
+bool FakeStream::is_recorded() const {
+  return recording().manner == Manner::kRecording && recorded_.recording == recording().number;
+}
+
+void FakeStream::record_operation(std::shared_ptr<void> kept) {
+  ++recorded_.num_operations;
+  recording().calls.kept.push_back(std::move(kept));
 }
 
 void FakeStream::run() {
@@ -125,8 +192,13 @@ bool is_caller(const DeviceStream& stream) {
   return stream.get().id() == kCaller;
 }
 
+std::string text(const DeviceStream& stream) {
+  return is_caller(stream) ? "the caller's stream" : "stream " + std::to_string(fake(stream).number());
+}
+
 // A record() of an event.
 struct Mark {
+  uint64_t recording = 0;        // in which it was made, and which alone may use it; 0: none
   uint64_t moment = 0;           // of the caller's stream
   FakeStream* stream = nullptr;  // another one
   uint64_t place = 0;            // among its work
@@ -139,6 +211,25 @@ struct Mark {
     is_reached.notify_all();
   }
 };
+
+}  // namespace
+
+namespace {
+
+// `stream` comes to wait for `mark`, one of which is recorded.
+void join(const Mark& mark, const DeviceStream& stream) {
+  const testing::Recording& recording = testing::recording();
+  const bool goes_on = recording.manner == testing::Manner::kRecording && mark.recording == recording.number;
+  TORCH_CHECK(goes_on, "dependency created on uncaptured work in another stream");
+  if (is_caller(stream)) {
+    ++g_moment;
+    if (mark.stream != nullptr && !testing::waits_are_left_out()) mark.stream->recorded().num_joined = mark.place;
+  } else if (fake_device().streams_wait) {
+    auto& own = fake(stream).recorded();
+    if (!fake(stream).is_recorded()) own = {recording.number, 0, std::nullopt};
+    fake(stream).follow(mark.moment);
+  }
+}
 
 }  // namespace
 
@@ -160,10 +251,11 @@ CUstream_st* DeviceStream::handle() const {
 }
 
 bool DeviceStream::is_capturing() const {
-  return false;
+  return is_caller(*this) ? testing::recording().manner == testing::Manner::kRecording : fake(*this).is_recorded();
 }
 
 void DeviceStream::synchronize() const {
+  testing::refuse_while_recorded();
   fake(*this).synchronize();
 }
 
@@ -178,7 +270,13 @@ DeviceEvent::~DeviceEvent() = default;
 void DeviceEvent::record(const DeviceStream& stream) {
   const auto mark = std::make_shared<Mark>();
   impl_->mark = mark;
-  if (is_caller(stream)) {
+  testing::note_call("an event on " + text(stream));
+  if (stream.is_capturing()) {
+    mark->recording = testing::recording().number;
+    mark->moment = is_caller(stream) ? g_moment : 0;
+    mark->stream = is_caller(stream) ? nullptr : &fake(stream);
+    mark->place = is_caller(stream) ? 0 : fake(stream).recorded().num_operations;
+  } else if (is_caller(stream)) {
     mark->moment = g_moment;
     mark->reach();
   } else {
@@ -191,6 +289,8 @@ void DeviceEvent::record(const DeviceStream& stream) {
 void DeviceEvent::block(const DeviceStream& stream) const {
   const auto mark = impl_->mark;
   if (mark == nullptr) return;
+  testing::note_call("a wait on " + text(stream));
+  if (mark->recording != 0 || stream.is_capturing()) return join(*mark, stream);
   if (is_caller(stream)) {
     ++g_moment;
     if (testing::waits_are_left_out()) return;
@@ -207,11 +307,13 @@ void DeviceEvent::block(const DeviceStream& stream) const {
 }
 
 bool DeviceEvent::query() const {
+  testing::refuse_while_recorded();
   return impl_->mark == nullptr || impl_->mark->is_reached;
 }
 
 DeviceStatus DeviceEvent::status(c10::Device /*device*/) const {
-  return {query() ? DeviceStatus::Kind::kComplete : DeviceStatus::Kind::kRunning, {}};
+  if (impl_->mark->recording != 0) return {DeviceStatus::Kind::kFailed, "operation not permitted on a captured event"};
+  return {impl_->mark->is_reached ? DeviceStatus::Kind::kComplete : DeviceStatus::Kind::kRunning, {}};
 }
 
 double DeviceEvent::seconds_until(const DeviceEvent& later) const {

@@ -3,6 +3,12 @@
 //
 // fake_device.cpp defines what parallel/comm/nccl/device_stream.h declares. The caller's stream is the calling thread:
 // an event on it is complete when it is recorded, and to hold it is to wait.
+//
+// A recording keeps what is asked of the caller's stream, and of those that come to wait for it, as a list, and does
+// nothing of it: only the host computes, with what stands in memory that should have been summed. A replay has the host
+// compute once more, on that run's tensors, and does what is asked of the streams meanwhile, which must be the list,
+// call by call: so each operation and each wait of it is one that was recorded. In both, who queries an event or waits
+// for a stream gets CUDA's error.
 #pragma once
 
 #include <algorithm>
@@ -13,6 +19,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -54,6 +61,22 @@ void report_fault(const std::string& text);
 /// What has been reported since the last call.
 std::vector<std::string> take_faults();
 
+/// What is asked of the streams while work is recorded: "ncclAllReduce on stream 2".
+struct RecordedCalls {
+  std::vector<std::string> texts;
+  std::vector<std::shared_ptr<void>> kept;  ///< as long as the graph lives
+};
+
+/// From now on the caller's stream is recorded.
+void begin_recording();
+/// Throws what CUDA does where another stream has come to wait for the caller's, and the caller not for all of its
+/// work.
+RecordedCalls end_recording();
+/// The recording that is going on, if any, ends without a graph.
+void give_up_recording();
+/// Calls `compute`, which asks of the streams what it did when `calls` were recorded: else a fault is reported.
+void replay(const RecordedCalls& calls, const std::function<void()>& compute);
+
 /// A stream of the pool. Work is put on it by one thread.
 class FakeStream {
  public:
@@ -86,6 +109,18 @@ class FakeStream {
   /// An operation, named `what`, is about to be put: reports a fault where it would not run after all that the caller
   /// has begun.
   void begin_operation(const std::string& what);
+  /// Whether what is put is recorded. Then it is not to be put: `kept` lives as long as the graph.
+  bool is_recorded() const;
+  void record_operation(std::shared_ptr<void> kept);
+
+  /// By the recording that is going on: operations, and how many of them the caller waits for once it does.
+  struct Recorded {
+    uint64_t recording = 0;
+    uint64_t num_operations = 0;
+    std::optional<uint64_t> num_joined;
+  };
+  Recorded& recorded() { return recorded_; }
+  uint64_t number() const { return number_; }
 
  private:
   struct Entry {
@@ -100,6 +135,7 @@ class FakeStream {
   uint64_t followed_ = 0;
   std::map<const FakeStream*, uint64_t> followed_streams_;
   uint64_t num_put_ = 0;
+  Recorded recorded_;
   std::atomic<uint64_t> num_waits_ = 0;
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -31,6 +31,7 @@ struct ncclComm {
   SocketMesh mesh;
   std::atomic<ncclResult_t> state = ncclInProgress;
   std::atomic<int> num_launches = 0;  // that are not done
+  int num_recorded = 0;               // launches that graphs have
   int num_splits = 0;
   std::shared_ptr<FakeSplit> split;  // none of one that was split off nowhere
   std::jthread thread;               // connects it, or splits others off
@@ -151,6 +152,11 @@ void run(ncclComm& comm, std::vector<Call> calls) {
 
 void put(Launch launch) {
   launch.stream->begin_operation(launch.calls.front().name);
+  if (launch.stream->is_recorded()) {
+    ++launch.comm->num_recorded;
+    launch.stream->record_operation({launch.comm, [](ncclComm_t comm) { --comm->num_recorded; }});
+    return;
+  }
   auto calls = std::make_shared<std::vector<Call>>(std::move(launch.calls));
   ++launch.comm->num_launches;
   launch.stream->put([comm = launch.comm, calls] {
@@ -277,8 +283,13 @@ ncclResult_t ncclCommCount(ncclComm_t comm, int* count) {
   return ncclSuccess;
 }
 
+// NCCL's waits for the end of all graphs that have operations of the communicator.
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
-  delete comm;
+  if (comm->num_recorded == 0) {
+    delete comm;
+  } else {
+    report_fault("ncclCommDestroy waits for a graph, which nobody ends");
+  }
   return ncclSuccess;
 }
 
