@@ -246,12 +246,6 @@ TEST_CASE("engine on the fake device: waits that are left out of a recording, or
   for (const std::string phase : {"forward", "backward"}) {
     CAPTURE(phase);
     FakeDeviceInUse fake;
-    RecordedTraining unjoined(experiment, {.tp = 2}, Unrecordable::kRefused);
-    unjoined.training->run_steps(1);
-    fake->phase_without_waits = phase;
-    CHECK(thrown_error([&] { unjoined.training->run_steps(1); }).message() ==
-          failed + "capturing stream has unjoined work");
-    fake->phase_without_waits.reset();
     fake->runs_late = true;
     RecordedTraining replayed(experiment, {.tp = 2}, Unrecordable::kRefused);
     replayed.training->run_steps(2);
@@ -261,6 +255,12 @@ TEST_CASE("engine on the fake device: waits that are left out of a recording, or
     static_cast<void>(take_faults());
   }
   FakeDeviceInUse fake;
+  RecordedTraining unjoined(experiment, {.tp = 2}, Unrecordable::kRefused);
+  unjoined.training->run_steps(1);
+  fake->phase_without_waits = "forward";  // in which backward is recorded, too
+  CHECK(thrown_error([&] { unjoined.training->run_steps(1); }).message() ==
+        failed + "capturing stream has unjoined work");
+  fake->phase_without_waits.reset();
   RecordedTraining unforked(experiment, {.tp = 2}, Unrecordable::kRefused);
   unforked.training->run_steps(1);
   fake->streams_wait = false;

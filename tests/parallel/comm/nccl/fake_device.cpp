@@ -308,7 +308,9 @@ void DeviceEvent::block(const DeviceStream& stream) const {
 
 bool DeviceEvent::query() const {
   testing::refuse_while_recorded();
-  return impl_->mark == nullptr || impl_->mark->is_reached;
+  if (impl_->mark == nullptr) return true;
+  TORCH_CHECK(impl_->mark->recording == 0, "operation not permitted on an event last recorded in a capturing stream");
+  return impl_->mark->is_reached;
 }
 
 DeviceStatus DeviceEvent::status(c10::Device /*device*/) const {
