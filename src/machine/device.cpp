@@ -371,6 +371,9 @@ std::optional<int> assign_gpu(DeviceChoice choice, int ranks_per_gpu, const std:
 }
 
 std::string binding_warning(const std::vector<RankGpus>& ranks) {
+  if (ranks.size() == 1) {
+    return {};
+  }
   for (const Node& node : nodes_of(ranks)) {
     const RankGpus& first = *node.front();
     const int on_node = first.survey.num_on_node;

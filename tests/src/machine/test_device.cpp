@@ -219,14 +219,18 @@ TEST_CASE("device: ranks that see one GPU each are warned of what binding may co
   add_node(two_nodes, {{"b"}, {"c"}});
   CHECK(contains(binding_warning(two_nodes), "the ranks of n1 see one GPU each"));
   CHECK(contains(binding_warning(two_nodes), "srun --gpus-per-node=2 --gpu-bind=none"));
-  // Where the driver knows more than they see, also one that is alone, and those that share theirs.
+  // Where the driver knows more than they see, also one that is alone on its node, and those that share theirs. A job of
+  // one rank has nobody to reach.
   const auto with_on_node = [](Ranks ranks, int count) {
     for (RankGpus& rank : ranks)
       rank.survey.num_on_node = count;
     return ranks;
   };
   CHECK(binding_warning(with_on_node(one_node({{"a"}}), 1)).empty());
-  const std::string alone = binding_warning(with_on_node(one_node({{"a"}}), 4));
+  CHECK(binding_warning(with_on_node(one_node({{"a"}}), 4)).empty());
+  Ranks two_alone = one_node({{"a"}});
+  add_node(two_alone, {{"b"}});
+  const std::string alone = binding_warning(with_on_node(two_alone, 4));
   CHECK(contains(alone, "the rank of n0 sees one GPU of 4: "));
   CHECK(contains(alone, "srun --gpus-per-node=4 --gpu-bind=none"));
   CHECK(
