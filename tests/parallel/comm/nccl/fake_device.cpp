@@ -212,10 +212,6 @@ struct Mark {
   }
 };
 
-}  // namespace
-
-namespace {
-
 // `stream` comes to wait for `mark`, one of which is recorded.
 void join(const Mark& mark, const DeviceStream& stream) {
   const testing::Recording& recording = testing::recording();
