@@ -6,8 +6,8 @@
 #include "parallel/comm/failure.h"
 #include "parallel/comm/watchdog.h"
 #include "src/base/error.h"
+#include "src/base/host_allocator.h"
 #include "src/base/log.h"
-#include "src/base/memory_tracker.h"
 #include "src/commands/command.h"
 
 namespace {

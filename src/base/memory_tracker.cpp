@@ -1,15 +1,12 @@
-// c10's memory reporting hook, mallopt(), and the words of missing memory.
+// c10's memory reporting hook, and the words of missing memory.
 #include "src/base/memory_tracker.h"
 
 #include <c10/core/Allocator.h>
 #include <c10/util/Exception.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
-#include <malloc.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>  // defines __GLIBC__ where it is glibc
-#include <limits>
 #include <mutex>
 #include <new>
 #include <numeric>
@@ -19,16 +16,6 @@
 #include "src/base/text.h"
 
 namespace vit_hybrid {
-
-void keep_freed_memory() {
-#if defined(__GLIBC__)
-  constexpr int kLargestFromHeap = 1 << 30;  // larger blocks get a mapping of their own
-  constexpr int kGrowth = 64 << 20;
-  mallopt(M_MMAP_THRESHOLD, kLargestFromHeap);
-  mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
-  mallopt(M_TOP_PAD, kGrowth);
-#endif
-}
 
 namespace {
 

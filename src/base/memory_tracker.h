@@ -14,11 +14,6 @@
 
 namespace vit_hybrid {
 
-/// Keeps freed memory in the process instead of giving it back to the system and faulting it in again, page by page,
-/// for the next tensor (6 to 8 % of a training step on a CPU). To be called first in main(); does nothing outside of
-/// glibc.
-void keep_freed_memory();
-
 /// What tensor memory is for. kUntagged collects what no scope claimed; it stays zero in a run.
 enum class MemoryClass : int {
   kParameters,

@@ -19,7 +19,7 @@
 #include <limits>
 #include <string>
 
-#include "src/base/memory_tracker.h"
+#include "src/base/host_allocator.h"
 #include "src/base/timer.h"
 #include "src/kernels/attention/attend.h"
 #include "src/kernels/attention/device_attention.h"

@@ -21,7 +21,7 @@
 #include <string>
 #include <vector>
 
-#include "src/base/memory_tracker.h"
+#include "src/base/host_allocator.h"
 #include "src/base/timer.h"
 #include "src/kernels/gemm/matmul.h"
 

@@ -28,7 +28,7 @@
 #include <string>
 #include <vector>
 
-#include "src/base/memory_tracker.h"
+#include "src/base/host_allocator.h"
 #include "src/base/timer.h"
 #include "src/kernels/dropout.h"
 #include "src/kernels/field_error.h"

@@ -1,0 +1,64 @@
+// BlockPool and the allocator of host tensors that is made of it: a process that holds little more than its tensors at
+// their peak, and does not fault freed memory in again.
+#pragma once
+
+#include <c10/core/Allocator.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <unordered_map>
+
+namespace vit_hybrid {
+
+/// Blocks of whole pages, each a mapping of its own. A freed block is kept for the next one of its size, last in first
+/// out, since steps repeat their sizes; the blocks that were freed first are given back to the system where all would
+/// otherwise take more than 1 + 1/32 times what was in use at most. All functions may be called in any thread.
+class BlockPool {
+ public:
+  BlockPool() = default;
+  ~BlockPool();  ///< of the kept blocks
+  BlockPool(const BlockPool&) = delete;
+  BlockPool& operator=(const BlockPool&) = delete;
+
+  /// At least `bytes`, aligned to a page, of any content; nullptr where the system has none, with nothing kept.
+  void* take(size_t bytes);
+  void give(void* block);
+
+  struct Figures {
+    size_t used = 0;       ///< bytes in blocks that were taken
+    size_t most_used = 0;  ///< at a time
+    size_t kept = 0;       ///< bytes in freed blocks
+    int64_t mapped = 0;    ///< mappings that were made
+  };
+  Figures figures() const;
+
+ private:
+  struct Kept {
+    void* block;
+    int64_t freed;  // the how manieth
+  };
+
+  void* reuse(size_t size);
+  void give_back_above(size_t size);
+
+  mutable std::mutex mutex_;
+  Figures figures_;
+  int64_t num_freed_ = 0;
+  std::unordered_map<void*, size_t> used_;
+  std::map<size_t, std::deque<Kept>> kept_;  // by size, first freed first; none empty
+};
+
+/// ATen's allocator of host memory, with a BlockPool for blocks of kLeastPooled bytes and more. Smaller ones are of
+/// LibTorch's own.
+c10::Allocator& host_allocator();
+inline constexpr size_t kLeastPooled = 256 << 10;
+
+/// Makes host_allocator() that of all host tensors, and keeps what else is freed in the process's heap: pages that are
+/// given back and faulted in again cost 6 to 8 % of a training step on a CPU. To be called first in main(). Builds with
+/// AddressSanitizer keep its allocators, which know of each block.
+void keep_freed_memory();
+
+}  // namespace vit_hybrid
