@@ -239,6 +239,7 @@ Json to_json(const Planned& planned) {
         {"stage", report.fullest.place.stage},
         {"tensor_rank", report.fullest.place.tensor_rank},
         {"bytes", report.fullest.memory.total},
+        {"libraries", report.fullest.memory.libraries},
         {"classes", train::bytes_by_class(report.fullest.memory.peak)}}},
       {"bytes_between_nodes_per_step", std::move(between)}};
   if (planned.time) {
@@ -261,6 +262,7 @@ Json to_json_in_full(const Planned& planned, const Planner& planner, int ranks) 
         {{"stage", stage},
          {"units", {units.begin, units.end}},
          {"bytes", memory.total},
+         {"libraries", memory.libraries},
          {"classes", train::bytes_by_class(memory.peak)},
          {"traffic_per_step", to_json(train::plan_traffic(planned.config, replica, place, compute.device))}});
   }

@@ -25,6 +25,10 @@ namespace vit_hybrid::train {
 
 namespace {
 
+// What the process grew by beside tensors, by docs/planner.md.
+constexpr int64_t kLibraries = 30 << 20;
+constexpr int64_t kLibrariesPerThread = 3 << 20;  // beside the first
+
 int64_t& of_class(ClassBytes& bytes, MemoryClass memory_class) {
   return bytes[static_cast<size_t>(memory_class)];
 }
@@ -238,7 +242,9 @@ MemoryPlan plan_memory(const StepConfig& config, const DataConfig& data, const R
   const int64_t of_step = of_class(bytes, MemoryClass::kActivations) + of_class(bytes, MemoryClass::kPackedWeights);
   of_class(bytes, MemoryClass::kWorkspaces) = std::max({drawing, working, scoring});
   const int64_t activations = of_class(bytes, MemoryClass::kActivations);
-  return {bytes, others + std::max({drawing - of_step, working, scoring - activations})};
+  const int64_t libraries =
+      compute.device == c10::DeviceType::CPU ? kLibraries + (compute.threads - 1) * kLibrariesPerThread : 0;
+  return {bytes, others + std::max({drawing - of_step, working, scoring - activations}), libraries};
 }
 
 std::vector<int> telling_stages(const std::vector<Range>& stages) {

@@ -50,6 +50,12 @@ struct MemoryPlan {
   /// Of all together: while the weights are drawn or in a step, where the peaks of workspaces and activations are taken
   /// to coincide, which they need not.
   int64_t total = 0;
+  /// Of the process beside tensors, after its start: code and tables of libraries that are first used, and stacks of
+  /// threads; a measured figure of the host, 0 on a GPU, whose libraries are not known.
+  int64_t libraries = 0;
+
+  /// By how much the process grows on the host.
+  int64_t process() const { return total + libraries; }
 };
 
 /// What the ranks of a replica have in common.
@@ -71,8 +77,8 @@ tensor::FlatLayout plan_flat_layout(const StepConfig& config, const ReplicaPlan&
 
 /// What the rank at `place` of the replica holds at most, in a training of a resolved configuration, as
 /// MemoryTracker counts it: S. Rajbhandari et al., "ZeRO", SC20, section 3, for the model's state, of the padded
-/// FlatLayout; model::activation_bytes(); and what kernels take beside. Checkpoints, evaluation figures and libraries'
-/// own memory are not in it.
+/// FlatLayout; model::activation_bytes(); and what kernels take beside. Checkpoints and evaluation figures are not in
+/// it.
 MemoryPlan plan_memory(const StepConfig& config, const DataConfig& data, const ReplicaPlan& replica, ModelPlace place,
                        const ComputeTraits& compute);
 

@@ -142,9 +142,11 @@ std::string memory_line(const Json& ranks) {
                                                  : str("most differ ", worst, ", ", bytes_text(peak[worst]),
                                                        " instead of ", bytes_text(predicted[worst]));
   const auto text = [&](const char* what) { return bytes_text(most(ranks, Json::json_pointer(what))); };
+  const Json& growing = fullest["memory"]["predicted_process"];
+  const std::string growth = growing.is_null() ? "" : str(", ", bytes_text(growing.get<int64_t>()), " more predicted");
   return str("most memory of a rank: tensors ", bytes_text(held(fullest)), " (predicted: at most ",
              bytes_text(fullest["memory"]["predicted_total"].get<int64_t>()), "; ", difference, "), process ",
-             text("/process_peak"), " (", text("/process_start"), " at its start)",
+             text("/process_peak"), " (", text("/process_start"), " at its start", growth, ")",
              most(ranks, Json::json_pointer("/device_peak")) > 0 ? ", GPU " + text("/device_peak") : "");
 }
 

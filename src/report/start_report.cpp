@@ -271,7 +271,9 @@ std::string memory_text(const MemoryPlan& memory) {
   std::sort(parts.begin(), parts.end());
   std::vector<std::string> texts;
   std::transform(parts.begin(), parts.end(), std::back_inserter(texts), [](const auto& part) { return part.second; });
-  return str(bytes_text(memory.total), "; peaks: ", join(texts));
+  const std::string process =
+      memory.libraries > 0 ? str("; the process with its libraries ", bytes_text(memory.process())) : "";
+  return str(bytes_text(memory.total), "; peaks: ", join(texts), process);
 }
 
 std::string memory_advice(const StepConfig& config, const DataConfig& data, const MemoryFailure& failure) {

@@ -39,6 +39,7 @@ Json rank(double step, double forward, double communication, int64_t tensors, in
             {"predicted_total", predicted + (1 << 20)},
             {"peak", {{"activations", activations}, {"data", 1 << 20}}},
             {"total_peak", tensors},
+            {"predicted_process", device > 0 ? Json(nullptr) : Json(15 << 20)},
             {"process_start", 48 << 20},
             {"process_peak", 64 << 20},
             {"device_peak", device}}}};
@@ -78,10 +79,10 @@ TEST_CASE("run speed: time is the mean of the ranks, memory the most of them") {
   CHECK(contains(text, "blocked in communication, in whichever part, 20.0 %"));
   CHECK(contains(text,
                  "tensors 5.00 MiB (predicted: at most 2.50 MiB; most differ activations, 2.00 MiB instead of 1.50 "
-                 "MiB), process 64.0 MiB (48.0 MiB at its start)"));
+                 "MiB), process 64.0 MiB (48.0 MiB at its start, 15.0 MiB more predicted)"));
   CHECK_FALSE(contains(text, "GPU"));
   const std::string on_gpu = join(resource_lines(Json::array({rank(1.0, 0.0, 0.0, 0, 0, 7 << 20)})));
-  CHECK(contains(on_gpu, "GPU 7.00 MiB"));
+  CHECK(contains(on_gpu, "process 64.0 MiB (48.0 MiB at its start), GPU 7.00 MiB"));
   CHECK(contains(on_gpu, "each class as predicted"));
 }
 

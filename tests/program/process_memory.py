@@ -1,0 +1,47 @@
+#!/usr/bin/env python3
+"""What the process of each rank grows by is what the planner says, within 5 %: tensors, and the figure for libraries; the
+heap has no holes that steps leave behind.
+
+    process_memory.py PROGRAM LAUNCHER WORDS...
+
+The launcher's words end with the option that takes the number of ranks.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+BOUND = 0.05
+MODEL = ["--task=forecast", "--image-size=128x256", "--patch-size=8", "--embed-dim=256", "--num-heads=8", "--in-channels=8",
+         "--out-channels=8", "--depth=6"]
+RUNS = [  # ranks and options
+    (1, ["--global-batch-size=2"]),
+    (1, ["--global-batch-size=6", "--precision=bf16"]),
+    (2, ["--dp=2", "--global-batch-size=8", "--recompute=full"]),
+]
+
+
+def main():
+    program, launcher = sys.argv[1], sys.argv[2:]
+    failures = []
+    for ranks, options in RUNS:
+        with tempfile.TemporaryDirectory() as folder:
+            run = Path(folder) / "run"
+            subprocess.run(launcher + [str(ranks), program, *MODEL, *options, "--data=synthetic", "--steps=3", "--threads=1", "--device=cpu",
+                            "--keep-checkpoints=none", f"--run-dir={run}"], check=True, stdout=subprocess.DEVNULL, timeout=600)
+            for rank in json.loads((run / "summary.json").read_text())["ranks"]:
+                memory = rank["memory"]
+                growth, predicted = memory["process_peak"] - memory["process_start"], memory["predicted_process"]
+                line = f"rank {rank['rank']} of {' '.join(options)}: {growth / 2**20:.1f} MiB, predicted {predicted / 2**20:.1f}"
+                print(line)
+                if abs(growth - predicted) > BOUND * predicted:
+                    failures.append(line)
+    for failure in failures:
+        print("FAILED:", failure)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
