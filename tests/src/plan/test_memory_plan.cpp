@@ -87,6 +87,21 @@ TEST_CASE("memory plan: the state is split over the ranks of --zero-shard-size a
   }
 }
 
+TEST_CASE("memory plan: the process on the host grows by libraries too, which take more with more threads") {
+  const RunConfig config = config_of(1, 1, 1);
+  const auto libraries = [&](c10::DeviceType device, int threads) {
+    ComputeTraits compute;
+    compute.device = device;
+    compute.threads = threads;
+    const MemoryPlan plan = plan_memory(config, config.data, plan_replica(config, 0), {}, compute);
+    CHECK(plan.process() == plan.total + plan.libraries);
+    return plan.libraries;
+  };
+  CHECK(libraries(c10::DeviceType::CPU, 1) == 30 << 20);
+  CHECK(libraries(c10::DeviceType::CPU, 3) == 36 << 20);
+  CHECK(libraries(c10::DeviceType::CUDA, 3) == 0);
+}
+
 TEST_CASE("memory plan: the fullest rank holds no less than any other") {
   RunConfig config = config_of(3, 3, 2);
   config.global_batch_size = 7;  // 2 + 2 + 3 samples
