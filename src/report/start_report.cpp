@@ -181,6 +181,10 @@ std::vector<std::string> LayoutReport::lines() const {
           percent(bubble)),
       str("  memory    of the fullest rank (stage ", fullest.place.stage, ", --recompute ", recompute, ") ",
           memory_text(fullest.memory))};
+  if (fullest.memory.libraries > 0) {
+    lines.push_back(
+        str("  process   of that rank grows, with its libraries, by ", bytes_text(fullest.memory.process())));
+  }
   if (!patches.empty()) {
     lines.push_back(str("  patches   ", patches));
   }
@@ -271,9 +275,7 @@ std::string memory_text(const MemoryPlan& memory) {
   std::sort(parts.begin(), parts.end());
   std::vector<std::string> texts;
   std::transform(parts.begin(), parts.end(), std::back_inserter(texts), [](const auto& part) { return part.second; });
-  const std::string process =
-      memory.libraries > 0 ? str("; the process with its libraries ", bytes_text(memory.process())) : "";
-  return str(bytes_text(memory.total), "; peaks: ", join(texts), process);
+  return str(bytes_text(memory.total), "; peaks: ", join(texts));
 }
 
 std::string memory_advice(const StepConfig& config, const DataConfig& data, const MemoryFailure& failure) {

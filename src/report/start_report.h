@@ -61,7 +61,7 @@ NodeReport report_nodes(const StepConfig& config, const std::vector<int>& nodes,
                         c10::DeviceType device);
 
 /// "935 MiB: data 598 MiB, activations 140 MiB, ...": all together and each class that has a hundredth of it, the
-/// largest first; and on the host what the process takes with its libraries.
+/// largest first.
 std::string memory_text(const MemoryPlan& memory);
 
 /// The options that make a run of `config` (resolved) hold less, those for what holds most first; only such as are not
