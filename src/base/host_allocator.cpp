@@ -136,15 +136,18 @@ c10::Allocator& host_allocator() {
 }
 
 void keep_freed_memory() {
-#if !defined(__SANITIZE_ADDRESS__)
-  c10::SetCPUAllocator(&host_allocator());
-#endif
 #if defined(__GLIBC__)
   constexpr int kLargestFromHeap = 1 << 30;  // larger blocks get a mapping of their own
   constexpr int kGrowth = 64 << 20;
   mallopt(M_MMAP_THRESHOLD, kLargestFromHeap);
   mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
   mallopt(M_TOP_PAD, kGrowth);
+#endif
+}
+
+void pool_host_tensors() {
+#if !defined(__SANITIZE_ADDRESS__)
+  c10::SetCPUAllocator(&host_allocator());
 #endif
 }
 

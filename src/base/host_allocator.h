@@ -56,9 +56,13 @@ class BlockPool {
 c10::Allocator& host_allocator();
 inline constexpr size_t kLeastPooled = 256 << 10;
 
-/// Makes host_allocator() that of all host tensors, and keeps what else is freed in the process's heap: pages that are
-/// given back and faulted in again cost 6 to 8 % of a training step on a CPU. To be called first in main(). Builds with
-/// AddressSanitizer keep its allocators, which know of each block.
+/// Keeps freed memory in the process's heap: pages that are given back and faulted in again cost 6 to 8 % of a training
+/// step on a CPU. To be called first in main(); does nothing outside of glibc.
 void keep_freed_memory();
+
+/// Makes host_allocator() that of all host tensors from now on: for trainings, whose steps repeat their sizes and whose
+/// memory is planned. What measures kernels, or uses a model, holds little at a time in many sizes and stays with the
+/// heap, whose pages serve all of them. Builds with AddressSanitizer keep its allocators, which know of each block.
+void pool_host_tensors();
 
 }  // namespace vit_hybrid

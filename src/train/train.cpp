@@ -20,6 +20,7 @@
 #include "parallel/mesh/device_mesh.h"
 #include "src/base/error.h"
 #include "src/base/host.h"
+#include "src/base/host_allocator.h"
 #include "src/base/log.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/signals.h"
@@ -324,6 +325,7 @@ class Run {
       }
       check_schedule(config_, *data_, resumed(), world_);
       choose_host_kernels();
+      pool_host_tensors();
       trainer_ = std::make_unique<Trainer>(
           config_, world_, *mesh_, *data_, *log_,
           TrainerOptions{checkpoints_, resumed(), initial_ ? &*initial_ : nullptr, range_ ? &*range_ : nullptr,
