@@ -89,7 +89,7 @@ double measured_seconds(const Case& one, const comm::MpiGroup& world) {
     call += calls;
     return seconds;
   };
-  round_of(1);  // starts threads, generates kernels, packs weights
+  round_of(1);  // starts threads, generates kernels
   std::vector<double> times = {round_of(1)};
   const double once = std::max(slowest(times.front()), 1e-6);
   const auto calls = std::clamp<size_t>(static_cast<size_t>(kRoundSeconds / once), 1, one.most_calls);
@@ -234,17 +234,27 @@ struct Layer {
   std::vector<kernels::PackedWeight> weights;
 };
 
+// With weights that are packed already: a step packs each once, for all its products.
+Case packed_case(double flops, size_t num_weights, const std::function<void(size_t call)>& run) {
+  return {flops, run, [=](size_t call) {
+            if (call < num_weights) {
+              run(call);
+            }
+          }};
+}
+
 Case forward_case(const Points& sizes, at::ScalarType type) {
   const auto layer = std::make_shared<Layer>(sizes, type);
-  return {layer->flops(), [layer](size_t call) {
-            kernels::linear_forward(in_turn(layer->x, call), layer->weight(call), 0, layer->bias);
-          }};
+  return packed_case(layer->flops(), layer->weights.size(), [layer](size_t call) {
+    kernels::linear_forward(in_turn(layer->x, call), layer->weight(call), 0, layer->bias);
+  });
 }
 
 Case input_case(const Points& sizes, at::ScalarType type) {
   const auto layer = std::make_shared<Layer>(sizes, type);
-  return {layer->flops(),
-          [layer](size_t call) { kernels::linear_backward_input(in_turn(layer->dy, call), layer->weight(call), 0); }};
+  return packed_case(layer->flops(), layer->weights.size(), [layer](size_t call) {
+    kernels::linear_backward_input(in_turn(layer->dy, call), layer->weight(call), 0);
+  });
 }
 
 Case weight_case(const Points& sizes, at::ScalarType type) {
@@ -439,7 +449,6 @@ at::Tensor floats(double bytes) {
   return at::zeros({whole(bytes) / static_cast<int64_t>(sizeof(float))}, at::kFloat);
 }
 
-// Each with the next one in a ring.
 // With both neighbours of a ring, `messages` times as many bytes each.
 std::vector<comm::Transfer> ring_transfers(const comm::Communicator& group, double bytes, int messages) {
   using Direction = comm::Transfer::Direction;
