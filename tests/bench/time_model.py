@@ -7,8 +7,13 @@
 `measure` calibrates this machine of two cores, with one rank of two threads and with two ranks (into machine.json beside
 OUT.json, unless it is there already), draws COUNT trainings that fill the cores and CROWDED ones of 4, 8 and 16 ranks by
 seed, none of whose sizes were calibrated on, and writes what the median of the steps of `--test-steps` was, with the
-load of the machine beside it; what OUT.json has already stays. The launcher's words end with the option that takes the number of ranks. `judge` sets
-what `plan --machine` says beside it: for each training, by kind, and the share within 10 % (25 % of the crowded ones).
+load of the machine beside it; what OUT.json has already stays. The launcher's words end with the option that takes the
+number of ranks. `judge` sets what `plan --machine` says beside it: for each training, by kind, and the share within 10 %
+(25 % of the crowded ones).
+
+A machine that others share changes its speed by 15 % within minutes. Beside each calibration (reference.json) and each
+training a step of one training, always the same, is measured, and `judge` says the shares for the predictions as they are
+and for those at the speed that the machine had beside the training.
 """
 import json
 import os
@@ -29,6 +34,7 @@ MODELS = {
 CROWDED = [(4, 1, 1), (2, 2, 1), (2, 1, 2), (1, 2, 2), (1, 4, 1), (1, 1, 4), (2, 2, 2), (4, 2, 1), (8, 1, 1), (4, 2, 2)]
 CORES = 2
 PHASES = ("forward", "backward", "reduce", "optimizer")
+REFERENCE = {**MODELS["weather-512"], "global-batch-size": 1, "data": "synthetic", "threads": CORES}
 BOUNDS = {False: 0.10, True: 0.25}  # of the errors, by whether ranks share cores
 
 
@@ -70,6 +76,23 @@ def output(command):
     return done.stdout
 
 
+def run(program, launcher, ranks, options, steps):
+    """The summary of so many steps, and what a step took."""
+    os.environ["OMP_NUM_THREADS"] = str(options["threads"])
+    # As launch/environment has it: who waits gives the core to one that works.
+    os.environ["OMPI_MCA_mpi_yield_when_idle"] = str(int(ranks * options["threads"] > CORES))
+    with tempfile.TemporaryDirectory() as folder:
+        output([*launcher, str(ranks), program, *words(options), "--test-steps", str(steps), "--run-dir", folder + "/run",
+                "--drop-last", "true", "--generated-valid-samples", "0"])
+        summary = json.loads(Path(folder, "run/summary.json").read_text())
+    return summary, options["global-batch-size"] / summary["samples_per_s"]
+
+
+def reference(program, launcher):
+    """Seconds of the step that says how fast the machine is just now."""
+    return run(program, launcher, 1, REFERENCE, 8)[1]
+
+
 def predicted(program, out, point):
     return json.loads(output([program, "plan", *words(point["options"]), "--ranks", str(point["ranks"]), "--machine",
                               str(out.parent / "machine.json"), "--json"]))["seconds_per_step"]
@@ -83,55 +106,59 @@ def steps_for(program, out, point):
 def measure(program, out, count, crowded, launcher):
     if len(os.sched_getaffinity(0)) != CORES:
         sys.exit(f"it is for machines of {CORES} cores")
-    machine = out.parent / "machine.json"
+    machine, speeds = out.parent / "machine.json", out.parent / "reference.json"
     if not machine.exists():
+        of_threads = {}
         for ranks, threads in ((1, 2), (2, 1)):
+            before = reference(program, launcher)
             os.environ["OMP_NUM_THREADS"] = str(threads)
             print(output([*launcher, str(ranks), program, "calibrate", "--threads", str(threads), "--out", str(machine)]),
                   end="", flush=True)
+            of_threads[threads] = statistics.mean([before, reference(program, launcher)])
+        speeds.write_text(json.dumps(of_threads))
     rng = random.Random(20261124)
     points = [draw(rng) for _ in range(count)] + [draw_crowded(rng) for _ in range(crowded)]
     done = json.loads(out.read_text()) if out.exists() else []
     points[:len(done)] = done
-    for number, point in enumerate(points):
-        options = point["options"]
-        if number < len(done):
-            continue
-        os.environ["OMP_NUM_THREADS"] = str(options["threads"])
-        # As launch/environment has it: who waits gives the core to one that works.
-        os.environ["OMPI_MCA_mpi_yield_when_idle"] = str(int(is_crowded(point)))
-        with tempfile.TemporaryDirectory() as folder:
-            output([*launcher, str(point["ranks"]), program, *words(options), "--test-steps",
-                    str(steps_for(program, out, point)), "--run-dir", folder + "/run", "--drop-last", "true", "--generated-valid-samples", "0"])
-            summary = json.loads(Path(folder, "run/summary.json").read_text())
-        point["measured"] = options["global-batch-size"] / summary["samples_per_s"]
+    before = reference(program, launcher)
+    for number, point in enumerate(points[len(done):], len(done)):
+        summary, point["measured"] = run(program, launcher, point["ranks"], point["options"],
+                                         steps_for(program, out, point))
         point["measured_phases"] = {phase: statistics.mean(rank["seconds"][phase] for rank in summary["ranks"])
                                            / summary["steps"] for phase in PHASES}
         point["load"] = os.getloadavg()[0]
+        after = reference(program, launcher)
+        point["reference"], before = statistics.mean([before, after]), after
         print(f"{number:3d} {point['layout']:8s} {point['model']:12s} {1e3 * point['measured']:8.1f} ms, load "
-              f"{point['load']:.1f}", flush=True)
+              f"{point['load']:.1f}, reference {1e3 * point['reference']:.1f} ms", flush=True)
         out.write_text(json.dumps(points[:number + 1], indent=1))
 
 
 def judge(program, out, plot):
     points = json.loads(out.read_text())
+    speeds = json.loads((out.parent / "reference.json").read_text())
     for number, point in enumerate(points):
         options, plan = point["options"], predicted(program, out, point)
         point["predicted"] = plan["step"]
         point["error"] = plan["step"] / point["measured"] - 1
+        point["slower"] = point["reference"] / speeds[str(options["threads"])]
+        point["error_now"] = point["slower"] * plan["step"] / point["measured"] - 1
         print(f"{number:3d} {point['model']:12s} {options['dp']} x {options['tp']} x {options['pp']} {options['precision']} "
               f"mb {options['micro-batch-size']} zero {options['zero']} {options['recompute']:10s} predicted "
-              f"{1e3 * plan['step']:8.1f} ms, measured {1e3 * point['measured']:8.1f} ms: {100 * point['error']:+6.1f} %  "
+              f"{1e3 * plan['step']:8.1f} ms, measured {1e3 * point['measured']:8.1f} ms: {100 * point['error']:+6.1f} %, "
+              f"{100 * point['error_now']:+6.1f} % where the machine is {point['slower']:.2f} times as slow  "
               + " ".join(f"{phase[0]} {1e3 * plan[phase]:.1f}/{1e3 * point['measured_phases'][phase]:.1f}"
                          for phase in PHASES) + f"  load {point['load']:.1f}")
     for crowded, bound in BOUNDS.items():
-        errors = [point["error"] for point in points if is_crowded(point) == crowded]
-        if errors:
-            print(f"{'ranks that share cores' if crowded else 'a core a thread'}: "
-                  f"{sum(abs(error) <= bound for error in errors)} of {len(errors)} within {100 * bound:.0f} %; median error "
-                  f"{100 * statistics.median(errors):+.1f} %, largest {100 * max(errors, key=abs):+.1f} %")
-    kinds = [(point[key], point["error"]) for point in points for key in ("model", "layout")]
-    kinds += [(str(point["options"][key]), point["error"]) for point in points for key in ("precision", "recompute")]
+        some = [point for point in points if is_crowded(point) == crowded]
+        for key, which in (("error", "as predicted"), ("error_now", "at the speed beside the training")):
+            errors = [point[key] for point in some]
+            if errors:
+                print(f"{'ranks that share cores' if crowded else 'a core a thread'}, {which}: "
+                      f"{sum(abs(error) <= bound for error in errors)} of {len(errors)} within {100 * bound:.0f} %; median "
+                      f"error {100 * statistics.median(errors):+.1f} %, largest {100 * max(errors, key=abs):+.1f} %")
+    kinds = [(point[key], point["error_now"]) for point in points for key in ("model", "layout")]
+    kinds += [(str(point["options"][key]), point["error_now"]) for point in points for key in ("precision", "recompute")]
     for kind in sorted({kind for kind, _ in kinds}):
         errors = [error for of, error in kinds if of == kind]
         print(f"  {kind:12s} {len(errors):3d} points, median {100 * statistics.median(errors):+.1f} %")
@@ -146,7 +173,8 @@ def scatter(points, path):
     figure, axes = plt.subplots(figsize=(6, 6))
     for crowded, marker, label in ((False, "o", "a core a thread"), (True, "^", "4 to 16 ranks on 2 cores")):
         some = [point for point in points if is_crowded(point) == crowded]
-        axes.plot([1e3 * point["measured"] for point in some], [1e3 * point["predicted"] for point in some], marker,
+        axes.plot([1e3 * point["measured"] for point in some],
+                  [1e3 * point["slower"] * point["predicted"] for point in some], marker,
                   color="black", fillstyle="none", markersize=5, label=label)
     ends = [1e3 * choose(point["measured"] for point in points) for choose in (min, max)]
     ends = [0.7 * ends[0], 1.4 * ends[1]]
