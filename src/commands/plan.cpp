@@ -49,8 +49,8 @@ options::OptionTable table_of(PlanOptions& plan) {
   memory.word = "none";
   table.add({.name = "memory-gib",
              .value = options::number(plan.memory_gib, memory),
-             .help = "Memory that a rank may take: layouts that take more are listed last; of one layout it is said "
-                     "what makes it fit.",
+             .help = "Memory that a rank may take, its tensors and what libraries take: layouts that take more are "
+                     "listed last; of one layout it is said what makes it fit.",
              .unit = "GiB"});
   table.add({.name = "json", .value = options::flag(plan.json), .help = "Print JSON."});
   return table;
@@ -127,7 +127,7 @@ class Planner {
   // The least change of the configuration by which it fits, or what else there is.
   std::string what_fits(const Planned& given, int ranks) const {
     const double generated = train::generated_bytes(given.config.data, given.config.model);
-    if (fits(static_cast<double>(given.report.fullest.memory.total) - generated)) {
+    if (fits(static_cast<double>(given.report.fullest.memory.process()) - generated)) {
       return str("fits with data from files: those generated in memory take ", megabytes(generated));
     }
     for (int recompute = static_cast<int>(given.config.recompute); recompute <= 2; ++recompute) {
@@ -180,7 +180,7 @@ class Planner {
     const int per_node = ranks_per_node(ranks);
     planned.between_nodes = train::plan_bytes_between_nodes(
         planned.config, train::plan_replica(planned.config, planned.config.parallel.dp - 1), per_node, compute_.device);
-    planned.fits = fits(static_cast<double>(planned.report.fullest.memory.total));
+    planned.fits = fits(static_cast<double>(planned.report.fullest.memory.process()));
     if (machine_) {
       planned.time = train::plan_time(planned.config, planned.config.data, *machine_, per_node, compute_.threads);
     }
@@ -325,7 +325,7 @@ std::string table_text(const std::vector<Planned>& layouts, const std::string& l
     std::vector<std::string> cells = {str(parallel.dp),
                                       str(parallel.tp),
                                       str(parallel.pp),
-                                      bytes_text(planned.report.fullest.memory.total),
+                                      bytes_text(planned.report.fullest.memory.process()),
                                       planned.fits ? "yes" : "no",
                                       train::percent(planned.report.bubble),
                                       train::percent(planned.report.efficiency())};

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What the process of each rank grows by is what the planner says, within 5 %: tensors, and the figure for libraries; the
-heap has no holes that steps leave behind.
+heap has no holes that steps leave behind. What fits is decided by that, too.
 
     process_memory.py PROGRAM LAUNCHER WORDS...
 
@@ -23,9 +23,22 @@ RUNS = [  # ranks and options
 ]
 
 
+def problems_of_limits(program):
+    """`plan` with a little more and a little less memory than tensors and libraries take together."""
+    def plan(gib):
+        done = subprocess.run([program, "plan", *MODEL, *RUNS[0][1], "--data=synthetic", "--dp=1", "--json",
+                               f"--memory-gib={gib}"], check=True, capture_output=True, text=True, timeout=60)
+        return json.loads(done.stdout)
+
+    fullest = plan("none")["fullest_rank"]
+    takes = (fullest["bytes"] + fullest["libraries"]) / 2**30
+    return [f"plan: {takes:.3f} GiB {'do not fit' if fits else 'fit'} into {share} of it"
+            for share, fits in ((1.01, True), (0.99, False)) if plan(share * takes)["fits"] != fits]
+
+
 def main():
     program, launcher = sys.argv[1], sys.argv[2:]
-    failures = []
+    failures = problems_of_limits(program)
     for ranks, options in RUNS:
         with tempfile.TemporaryDirectory() as folder:
             run = Path(folder) / "run"
