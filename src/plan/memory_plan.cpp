@@ -81,10 +81,11 @@ int64_t data_bytes(const StepConfig& config, const DataConfig& data, const Repli
   const int64_t joined = (read_ahead + 1) * batch + (tp - 1) * std::max(input, target) * size_of(at::kFloat);
   const int64_t ahead = std::max(read_ahead * batch, tp > 1 ? joined / tp : 0);
   const int64_t training = ahead + in_flight * (batch + own);
-  // What is read ahead of training stays while validation reads ahead, too; of files also the memory of the batches in
-  // work, which their data set keeps for the next ones.
+  // What is read ahead of training stays while validation reads ahead, too, and the memory of the batches in work,
+  // which a data set with a TensorPool keeps for the next ones.
   const bool validates = data.has_validation();
-  const int64_t kept = read_ahead + (data.kind == DataKind::kHdf5 ? in_flight : 0);
+  const bool has_pool = data.kind == DataKind::kHdf5 || data.kind == DataKind::kSynthetic;
+  const int64_t kept = read_ahead + (has_pool ? in_flight : 0);
   const int64_t valid_batch = (valid_input + target) * size_of(at::kFloat);
   // Without backwards a first stage takes the next micro-batch while the last one's is still held.
   const int64_t next_input = config.parallel.pp > 1 ? converted(input, policy.compute) : 0;

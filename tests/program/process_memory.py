@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What the process of each rank grows by is what the planner says, within 5 %: tensors, and the figure for libraries; the
-heap has no holes that steps leave behind. What fits is decided by that, too.
+heap has no holes that steps leave behind. What fits is decided by that, too. Of data no rank holds more than predicted.
 
     process_memory.py PROGRAM LAUNCHER WORDS...
 
@@ -20,6 +20,7 @@ RUNS = [  # ranks and options
     (1, ["--global-batch-size=2"]),
     (1, ["--global-batch-size=6", "--precision=bf16"]),
     (2, ["--dp=2", "--global-batch-size=8", "--recompute=full"]),
+    (1, ["--global-batch-size=8", "--io-threads=0", "--generated-valid-samples=32"]),  # more validation than is read ahead
 ]
 
 
@@ -51,6 +52,9 @@ def main():
                 print(line)
                 if abs(growth - predicted) > BOUND * predicted:
                     failures.append(line)
+                data, most = memory["peak"]["data"], memory["predicted"]["data"]
+                if data > most:
+                    failures.append(f"{line}: {data / 2**20:.1f} MiB of data, predicted at most {most / 2**20:.1f}")
     for failure in failures:
         print("FAILED:", failure)
     return 1 if failures else 0
