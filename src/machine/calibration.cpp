@@ -54,8 +54,7 @@ struct Case {
   bool counts = true;                                  // of this rank; else it only takes part
 };
 
-// ---- Timing.
-// ---------------------------------------------------------------------------------------------------------
+// ---- Timing. --------------------------------------------------------------------------------------------------------
 
 double seconds_of(const Case& one, size_t first_call, size_t calls) {
   for (size_t call = first_call; one.prepare != nullptr && call < first_call + calls; ++call) {
@@ -155,8 +154,7 @@ RateTable measured_table(std::vector<RateTable::Axis> axes, const std::function<
   return table;
 }
 
-// ---- Tensors.
-// --------------------------------------------------------------------------------------------------------
+// ---- Tensors. -------------------------------------------------------------------------------------------------------
 
 int64_t whole(double size) {
   return std::llround(size);
@@ -164,9 +162,8 @@ int64_t whole(double size) {
 
 // Memory of which the cases take their tensors, by type: more than caches hold. Each table begins with the same
 // numbers.
-using Pools = std::map<at::ScalarType, at::Tensor>;
-Pools& pools() {
-  static Pools pools;
+std::map<at::ScalarType, at::Tensor>& pools() {
+  static std::map<at::ScalarType, at::Tensor> pools;
   return pools;
 }
 
@@ -202,8 +199,7 @@ const at::Tensor& in_turn(const std::vector<at::Tensor>& tensors, size_t call) {
   return tensors[call % tensors.size()];
 }
 
-// ---- Kernels.
-// --------------------------------------------------------------------------------------------------------
+// ---- Kernels. -------------------------------------------------------------------------------------------------------
 
 // Each may have packed copies of its own.
 constexpr int64_t kMostWeights = 16;
@@ -442,8 +438,7 @@ const std::vector<Measurement>& measurements() {
   return all;
 }
 
-// ---- Messages.
-// -------------------------------------------------------------------------------------------------------
+// ---- Messages. ------------------------------------------------------------------------------------------------------
 
 at::Tensor floats(double bytes) {
   return at::zeros({whole(bytes) / static_cast<int64_t>(sizeof(float))}, at::kFloat);
@@ -506,8 +501,7 @@ Case computing_case(comm::Communicator& group, double bytes, int64_t pieces) {
           }};
 }
 
-// ---- Blocks.
-// --------------------------------------------------------------------------------------------------------
+// ---- Blocks. --------------------------------------------------------------------------------------------------------
 
 // The blocks of a model on this rank alone, and a sample.
 struct Blocks {
@@ -538,8 +532,7 @@ struct Blocks {
   tensor::StepContext context;
 };
 
-// ---- Reading.
-// -------------------------------------------------------------------------------------------------------
+// ---- Reading. -------------------------------------------------------------------------------------------------------
 
 // Removes the file at the end, on rank 0.
 class FileOfRows {

@@ -34,7 +34,7 @@ MODELS = {
 CROWDED = [(4, 1, 1), (2, 2, 1), (2, 1, 2), (1, 2, 2), (1, 4, 1), (1, 1, 4), (2, 2, 2), (4, 2, 1), (8, 1, 1), (4, 2, 2)]
 CORES = 2
 PHASES = ("forward", "backward", "reduce", "optimizer")
-REFERENCE = {**MODELS["weather-512"], "global-batch-size": 1, "data": "synthetic", "threads": CORES}
+REFERENCE = {"ranks": 1, "options": {**MODELS["weather-512"], "global-batch-size": 1, "data": "synthetic", "threads": CORES}}
 BOUNDS = {False: 0.10, True: 0.25}  # of the errors, by whether ranks share cores
 
 
@@ -76,21 +76,22 @@ def output(command):
     return done.stdout
 
 
-def run(program, launcher, ranks, options, steps):
+def run(program, launcher, point, steps):
     """The summary of so many steps, and what a step took."""
+    options = point["options"]
     os.environ["OMP_NUM_THREADS"] = str(options["threads"])
     # As launch/environment has it: who waits gives the core to one that works.
-    os.environ["OMPI_MCA_mpi_yield_when_idle"] = str(int(ranks * options["threads"] > CORES))
+    os.environ["OMPI_MCA_mpi_yield_when_idle"] = str(int(is_crowded(point)))
     with tempfile.TemporaryDirectory() as folder:
-        output([*launcher, str(ranks), program, *words(options), "--test-steps", str(steps), "--run-dir", folder + "/run",
-                "--drop-last", "true", "--generated-valid-samples", "0"])
+        output([*launcher, str(point["ranks"]), program, *words(options), "--test-steps", str(steps), "--run-dir",
+                folder + "/run", "--drop-last", "true", "--generated-valid-samples", "0"])
         summary = json.loads(Path(folder, "run/summary.json").read_text())
     return summary, options["global-batch-size"] / summary["samples_per_s"]
 
 
 def reference(program, launcher):
     """Seconds of the step that says how fast the machine is just now."""
-    return run(program, launcher, 1, REFERENCE, 8)[1]
+    return run(program, launcher, REFERENCE, 8)[1]
 
 
 def predicted(program, out, point):
@@ -122,8 +123,7 @@ def measure(program, out, count, crowded, launcher):
     points[:len(done)] = done
     before = reference(program, launcher)
     for number, point in enumerate(points[len(done):], len(done)):
-        summary, point["measured"] = run(program, launcher, point["ranks"], point["options"],
-                                         steps_for(program, out, point))
+        summary, point["measured"] = run(program, launcher, point, steps_for(program, out, point))
         point["measured_phases"] = {phase: statistics.mean(rank["seconds"][phase] for rank in summary["ranks"])
                                            / summary["steps"] for phase in PHASES}
         point["load"] = os.getloadavg()[0]
