@@ -18,7 +18,6 @@
 #include <cstddef>
 #include <limits>
 #include <optional>
-#include <type_traits>
 #include <vector>
 
 #include "src/base/autograd_node.h"
@@ -50,15 +49,6 @@ class AttentionWorkspace {
   std::byte* memory_;
   int64_t used_ = 0;
 };
-
-template <class T>
-inline constexpr bool kInPairs = std::is_same_v<T, c10::BFloat16>;
-
-/// `extent` as the depth of a product: what is added must be zero in one operand and finite in the other.
-template <class T>
-constexpr int64_t padded_depth(int64_t extent) {
-  return kInPairs<T> ? (extent + 1) / 2 * 2 : extent;
-}
 
 /// A block [rows, columns] of a tensor, rows `stride` apart.
 template <class T>
@@ -102,12 +92,7 @@ Operand<T> transposed_right_operand(const Block<T>& block, T* space) {
 template <class T>
 Operand<T> transposed_left_operand(const Block<T>& block, T* space) {
   const int64_t stride = padded_depth<T>(block.rows);
-  transpose_block(block.data, block.stride, block.rows, block.columns, space, stride);
-  if (stride > block.rows) {
-    for (int64_t row = 0; row < block.columns; ++row) {
-      space[row * stride + block.rows] = T(0);
-    }
-  }
+  transpose_padded(block.data, block.stride, block.rows, block.columns, space, stride);
   return {space, stride};
 }
 

@@ -127,10 +127,10 @@ void add_tile(const at::Tensor& dy, const at::Tensor& x, Range rows, Range panel
   for (int64_t r = 0; r < dy.size(0); r += kDepth) {
     const int64_t depth = std::min(kDepth, dy.size(0) - r);
     const T* const from = dy.const_data_ptr<T>() + r * outputs + rows.begin;
-    transpose_block(from, outputs, depth, rows.size(), transposed, stride);
+    transpose_padded(from, outputs, depth, rows.size(), transposed, stride);
     for (int64_t panel = panels.begin; panel < panels.end; ++panel) {
       const int64_t columns = block_range(panel, kPanelColumns<T>, inputs).size();
-      const ProductShape shape{rows.size(), columns, depth, stride, kPanelColumns<T>, target.stride};
+      const ProductShape shape{rows.size(), columns, padded_depth<T>(depth), stride, kPanelColumns<T>, target.stride};
       small_product(shape, Store::kAdd, transposed, panel_rows<T>(x, panel, r),
                     target.sums + (panel - panels.begin) * kPanelColumns<T>);
       const Range share = Partition(next_depth(r), panels.size()).part(panel - panels.begin);

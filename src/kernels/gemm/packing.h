@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <type_traits>
 #include <utility>
 
 #include "src/base/partition.h"
@@ -19,6 +20,16 @@ void transpose_block(const float* from, int64_t from_stride, int64_t rows, int64
                      int64_t to_stride);
 void transpose_block(const double* from, int64_t from_stride, int64_t rows, int64_t columns, double* to,
                      int64_t to_stride);
+
+/// Of the numbers that are multiplied in pairs of rows.
+template <class T>
+inline constexpr bool kInPairs = std::is_same_v<T, c10::BFloat16>;
+
+/// `extent` as the depth of a product: what is added must be zero in one operand and finite in the other.
+template <class T>
+constexpr int64_t padded_depth(int64_t extent) {
+  return kInPairs<T> ? (extent + 1) / 2 * 2 : extent;
+}
 
 /// Elements of a matrix [rows, columns] in pairs of rows: [ceil(rows / 2)][columns][2].
 constexpr int64_t pairs_size(int64_t rows, int64_t columns) {
@@ -37,6 +48,17 @@ void pack_transposed_pairs(const c10::BFloat16* from, int64_t from_stride, int64
 /// to [columns, rows] = from [rows, columns] transposed, in 16-bit elements.
 void transpose_block(const c10::BFloat16* from, int64_t from_stride, int64_t rows, int64_t columns, c10::BFloat16* to,
                      int64_t to_stride);
+
+/// transpose_block() of rows that are a product's depth: to [columns, padded_depth(rows)], zeros at the ends.
+template <class T>
+void transpose_padded(const T* from, int64_t from_stride, int64_t rows, int64_t columns, T* to, int64_t to_stride) {
+  transpose_block(from, from_stride, rows, columns, to, to_stride);
+  if (padded_depth<T>(rows) > rows) {
+    for (int64_t column = 0; column < columns; ++column) {
+      to[column * to_stride + rows] = T(0);
+    }
+  }
+}
 
 /// Columns of a panel. With a power of two of bytes between its rows, a whole matrix would lie in few sets of a cache.
 template <class T>
