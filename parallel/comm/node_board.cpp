@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <mutex>
 #include <new>
@@ -82,8 +81,7 @@ std::string hex(uint64_t value) {
 
 // When a process was started, in ticks since the boot: its id comes again, both together do not. 0: there is none.
 uint64_t start_of(pid_t pid) {
-  std::ifstream file(str("/proc/", pid, "/stat"));
-  std::string stat((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  const std::string stat = system_text(str("/proc/", pid, "/stat"));
   std::istringstream fields(stat.substr(std::min(stat.rfind(')'), stat.size())));
   std::string field;
   for (int i = 0; i < 20 && fields >> field; ++i) {

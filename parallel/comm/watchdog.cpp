@@ -14,7 +14,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <numeric>
 #include <system_error>
@@ -24,6 +23,7 @@
 #include "parallel/comm/host_task.h"
 #include "parallel/comm/launcher.h"
 #include "parallel/comm/node_board.h"
+#include "src/base/host.h"
 #include "src/base/signals.h"
 #include "src/base/text.h"
 
@@ -46,13 +46,8 @@ const BoardWait& wait_of(const BoardSlot& slot) {
   return only_device ? slot.in_flight : slot.wait;
 }
 
-std::string content(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
 int parent_of(const std::string& pid) {
-  const std::string stat = content("/proc/" + pid + "/stat");
+  const std::string stat = system_text("/proc/" + pid + "/stat");
   const size_t name_end = stat.rfind(") ");
   return name_end == std::string::npos || name_end + 4 > stat.size() ? 0 : std::atoi(stat.c_str() + name_end + 4);
 }
@@ -64,7 +59,7 @@ std::map<int, int> launched_here() {
   for (std::filesystem::directory_iterator entry("/proc", error), end; !error && entry != end; entry.increment(error)) {
     const std::string pid = entry->path().filename();
     if (std::isdigit(static_cast<unsigned char>(pid[0])) == 0 || parent_of(pid) != getppid()) continue;
-    const std::string variables = '\0' + content("/proc/" + pid + "/environ");
+    const std::string variables = '\0' + system_text("/proc/" + pid + "/environ");
     const auto launch = find_launch([&](const char* name) -> std::optional<std::string> {
       const std::string key = '\0' + std::string(name) + '=';
       const size_t at = variables.find(key);
@@ -104,7 +99,7 @@ ThreadCondition main_thread_condition(int pid) {
     condition.state = '-';
     return condition;
   }
-  const std::string stat = content(str("/proc/", pid, "/task/", pid, "/stat"));
+  const std::string stat = system_text(str("/proc/", pid, "/task/", pid, "/stat"));
   const size_t name_end = stat.rfind(") ");
   if (name_end != std::string::npos && name_end + 2 < stat.size()) condition.state = stat[name_end + 2];
   std::ifstream(str("/proc/", pid, "/task/", pid, "/schedstat")) >> condition.run_nanoseconds;

@@ -14,7 +14,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
-#include <iterator>
 #include <random>
 #include <sstream>
 #include <utility>
@@ -80,8 +79,7 @@ struct ProcessState {
 
 // The command's name, between parentheses, may hold anything: what follows the last one is in columns.
 ProcessState process_state(int64_t process) {
-  std::ifstream file(str("/proc/", process, "/stat"));
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const std::string text = system_text(str("/proc/", process, "/stat"));
   const size_t end = text.rfind(')');
   if (end == std::string::npos) {
     return {};

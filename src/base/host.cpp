@@ -13,8 +13,16 @@
 #include <fstream>
 #include <limits>
 #include <set>
+#include <sstream>
 
 namespace vit_hybrid {
+
+std::string system_text(const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();  // which, unlike iterators of the buffer, throws nothing where a read fails
+  return text.str();
+}
 
 std::vector<int> allowed_processors() {
   cpu_set_t set;

@@ -16,6 +16,10 @@ inline std::string host_name() {
   return ::gethostname(name.data(), name.size() - 1) == 0 && name[0] != '\0' ? name.data() : "host";
 }
 
+/// The text of a file of /proc or /sys; empty where it cannot be read, or where the process of which it tells ends just
+/// then.
+std::string system_text(const std::string& path);
+
 /// Ascending numbers, as Linux has them: those that the calling thread is bound to, and all the places of OpenMP's
 /// threads. Empty where the kernel does not say.
 std::vector<int> allowed_processors();

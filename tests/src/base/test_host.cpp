@@ -1,8 +1,10 @@
-// Threads that are started by one that OpenMP has bound to a core.
+// Threads that are started by one that OpenMP has bound to a core; files of /proc.
 #include <doctest/doctest.h>
 #include <omp.h>
 #include <sched.h>
+#include <unistd.h>
 
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -54,4 +56,10 @@ TEST_CASE("processors: who is bound to one by other means stays there") {
     use_allowed_processors();
     CHECK(allowed_processors() == std::vector<int>{first});
   }).join();
+}
+
+TEST_CASE("host: the text of a file of /proc, and nothing where it cannot be opened or read") {
+  CHECK(system_text("/proc/self/stat").starts_with(std::to_string(::getpid()) + " ("));
+  CHECK(system_text("/proc/self/none").empty());
+  CHECK(system_text("/proc/self").empty());  // it opens, and each read of it fails, as of a process that has ended
 }
