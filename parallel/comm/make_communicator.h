@@ -13,6 +13,7 @@
 #include "parallel/comm/communicator_base.h"
 #include "parallel/comm/mpi/mpi_group.h"
 #include "src/base/error.h"
+#include "src/base/instruction_sets.h"
 
 namespace vit_hybrid::comm {
 
@@ -32,6 +33,9 @@ struct TransportOptions {
   /// Of a group that spans nodes, where a round has messages, which only move on when a rank looks after them (once an
   /// operation of a layer): as much as TCP carries meanwhile. Halved, down to the former, where memory is short.
   int64_t slot_bytes_between_nodes = int64_t{2} << 20;
+  /// What ranks put into each other's slots goes past the caches, to memory. Cores that share no cache get a line that
+  /// another has just written five times slower than from memory; others get it somewhat faster.
+  bool slots_past_caches = is_amd_processor();
   /// More nodes exchange the parts of a sum in two steps (NodeSteps).
   int most_nodes_in_one_step = 15;
   /// The blocks of every sum on host back ends, as runs of consecutive ranks: values are added in rank order inside of

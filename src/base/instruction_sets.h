@@ -42,4 +42,13 @@ inline bool has_avx512_bf16() {
 #endif
 }
 
+/// Whether it is AMD's, whose cores share their last cache in groups of a few.
+inline bool is_amd_processor() {
+#if defined(__x86_64__)
+  return __builtin_cpu_is("amd") != 0;
+#else
+  return false;
+#endif
+}
+
 }  // namespace vit_hybrid

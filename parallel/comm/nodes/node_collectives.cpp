@@ -442,7 +442,7 @@ class AllReduce final : public Reduction {
     for (int r = 0; r < slots().size(); ++r) {
       if (r == slots().rank()) continue;  // nobody else reads it
       const Range theirs = share(round, r);
-      std::memcpy(own_slot(round) + theirs.begin * size_, in_tensor(round, theirs.begin), bytes(theirs));
+      slots().put(own_slot(round) + theirs.begin * size_, in_tensor(round, theirs.begin), theirs.size() * size_);
     }
   }
 
@@ -457,7 +457,7 @@ class AllReduce final : public Reduction {
       reduce_on_node(sources, leaders_slot(round) + mine.begin * size_, mine.size());
     } else {
       reduce_on_node(sources, in_tensor(round, mine.begin), mine.size());
-      std::memcpy(own_slot(round) + mine.begin * size_, in_tensor(round, mine.begin), bytes(mine));
+      slots().put(own_slot(round) + mine.begin * size_, in_tensor(round, mine.begin), mine.size() * size_);
     }
   }
 
@@ -503,10 +503,9 @@ class ReduceScatter final : public Reduction {
 
   void put_in(int64_t round) override {
     const Range range = block(round);
-    const auto bytes = static_cast<size_t>(range.size() * size_);
     for (int part = 0; part < link().group().size(); ++part) {
       if (part == own_part() && !leads_nodes()) continue;  // nobody else reads it
-      std::memcpy(own_slot(round) + place_of(part, round), input_at(part, range.begin), bytes);
+      slots().put(own_slot(round) + place_of(part, round), input_at(part, range.begin), range.size() * size_);
     }
   }
 
@@ -564,7 +563,7 @@ class AllGather final : public PartsTask {
 
   void put_in(int64_t round) override {
     const Range range = block(round);
-    std::memcpy(place(round, link().group().rank()), data_of(input_) + range.begin, static_cast<size_t>(range.size()));
+    slots().put(place(round, link().group().rank()), data_of(input_) + range.begin, range.size());
   }
 
   Range bytes_of_parts(int64_t round, Range places) const override {
@@ -614,7 +613,7 @@ class Broadcast final : public NodeTask {
   void put_in(int64_t round) override {
     if (!is_root()) return;
     const Range range = block(round);
-    std::memcpy(source(round), data_of(tensor_) + range.begin, static_cast<size_t>(range.size()));
+    slots().put(source(round), data_of(tensor_) + range.begin, range.size());
   }
 
   bool post(int64_t round, int step, MpiRequests& requests) override {

@@ -20,6 +20,10 @@
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
 namespace vit_hybrid::comm {
 
 namespace {
@@ -109,8 +113,12 @@ int64_t SharedSlots::bytes_per_rank(int64_t slot_bytes) {
   return static_cast<int64_t>(sizeof(Control)) + kNumSlots * slot_bytes;
 }
 
-SharedSlots::SharedSlots(const MpiGroup& group, int64_t slot_bytes)
-    : rank_(group.rank()), size_(group.size()), slot_bytes_(slot_bytes), segment_(group, bytes_per_rank(slot_bytes)) {
+SharedSlots::SharedSlots(const MpiGroup& group, int64_t slot_bytes, bool past_caches)
+    : rank_(group.rank()),
+      size_(group.size()),
+      slot_bytes_(slot_bytes),
+      past_caches_(past_caches && group.size() > 1),
+      segment_(group, bytes_per_rank(slot_bytes)) {
   VH_ASSERT(slot_bytes % 64 == 0 && slot_bytes >= 8 * size_, str("slot_bytes ", slot_bytes, " for ", size_, " ranks"));
   new (segment_.region(rank_)) Control;
   for (int rank = 0; rank < size_; ++rank) {
@@ -123,6 +131,27 @@ char* SharedSlots::slot(int rank, uint64_t round) const {
   std::byte* const slots = segment_.region(rank) + sizeof(Control);
   const auto index = static_cast<int64_t>(round % kNumSlots);
   return reinterpret_cast<char*>(slots + index * slot_bytes_);
+}
+
+void SharedSlots::put(char* to, const char* from, int64_t bytes) const {
+#ifdef __SSE2__
+  constexpr int64_t kLine = 64;
+  if (past_caches_) {
+    const int64_t unaligned = std::min(bytes, static_cast<int64_t>(align(to) - reinterpret_cast<std::byte*>(to)));
+    std::memcpy(to, from, static_cast<size_t>(unaligned));
+    to += unaligned;
+    from += unaligned;
+    bytes -= unaligned;
+    for (; bytes >= kLine; to += kLine, from += kLine, bytes -= kLine) {
+      for (int64_t i = 0; i < kLine; i += sizeof(__m128i)) {
+        _mm_stream_si128(reinterpret_cast<__m128i*>(to + i),
+                         _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i)));
+      }
+    }
+    _mm_sfence();  // what tells others of it comes after it
+  }
+#endif
+  std::memcpy(to, from, static_cast<size_t>(bytes));
 }
 
 bool SharedSlots::all_at_least(Counter counter, uint64_t value) const {
@@ -190,8 +219,11 @@ std::vector<int> SharedSlots::missing(uint64_t round, bool reduce) const {
 namespace {
 
 // Of the ranks of `group` that are on its node of number `node`.
-SharedSlots slots_of_node(const MpiGroup& group, int num_nodes, int node, int64_t slot_bytes) {
-  return num_nodes == 1 ? SharedSlots(group, slot_bytes) : SharedSlots(group.split(node), slot_bytes);
+SharedSlots slots_of_node(const MpiGroup& group, int num_nodes, int node, const TransportOptions& options) {
+  const auto slots = [&](const MpiGroup& ranks) {
+    return SharedSlots(ranks, options.slot_bytes, options.slots_past_caches);
+  };
+  return num_nodes == 1 ? slots(group) : slots(group.split(node));
 }
 
 std::vector<int> first_ranks(const std::vector<int>& nodes) {
@@ -278,7 +310,7 @@ NodeLink::NodeLink(MpiGroup group, const std::vector<int>& nodes, const SumBlock
       node_(node_of(group_.rank())),
       blocks_in_node_(num_nodes() == 1 ? blocks : SumBlocks{nodes[static_cast<size_t>(node_)]}),
       max_message_bytes_(options.max_message_bytes),
-      slots_(slots_of_node(group_, num_nodes(), node_, options.slot_bytes)) {
+      slots_(slots_of_node(group_, num_nodes(), node_, options)) {
   VH_ASSERT(num_ranks() == group_.size(), str("nodes of ", num_ranks(), " ranks for ", group_.size()));
   // An element of every rank's part fits into a slot.
   VH_ASSERT(slots_.slot_bytes() >= 8 * group_.size(), str("slots of ", slots_.slot_bytes(), " bytes"));

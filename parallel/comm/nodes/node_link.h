@@ -57,9 +57,9 @@ class SharedSlots {
  public:
   static constexpr int kNumSlots = 4;
 
-  /// Slots of `slot_bytes` (a multiple of 64, at least 8 for each rank). Collective over `group`, which must lie on one
-  /// node.
-  SharedSlots(const MpiGroup& group, int64_t slot_bytes);
+  /// Slots of `slot_bytes` (a multiple of 64, at least 8 for each rank). `past_caches`: of TransportOptions. Collective
+  /// over `group`, which must lie on one node.
+  SharedSlots(const MpiGroup& group, int64_t slot_bytes, bool past_caches);
 
   /// Bytes of shared memory of one rank.
   static int64_t bytes_per_rank(int64_t slot_bytes);
@@ -74,6 +74,9 @@ class SharedSlots {
 
   /// Slot of `rank` in `round`.
   char* slot(int rank, uint64_t round) const;
+
+  /// Copies to where other ranks will read it, in any slot; before enter() or mark_reduced().
+  void put(char* to, const char* from, int64_t bytes) const;
 
   /// True if the slots of `round` may be filled.
   bool may_enter(uint64_t round) const;
@@ -111,6 +114,7 @@ class SharedSlots {
   int rank_;
   int size_;
   int64_t slot_bytes_;
+  bool past_caches_;
   SharedSegment segment_;
   std::vector<Control*> controls_;
   uint64_t next_round_ = 0;

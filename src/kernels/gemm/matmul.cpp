@@ -177,7 +177,7 @@ std::optional<ProductKernel> host_kernel_named(const std::string& name) {
 
 std::string processor_maker_text() {
 #if defined(__x86_64__)
-  if (__builtin_cpu_is("amd") != 0) {
+  if (is_amd_processor()) {
     return "AMD processor";
   }
   if (__builtin_cpu_is("intel") != 0) {

@@ -40,12 +40,14 @@ comm::TransportOptions path(HostPath path) {
   return options;
 }
 
-// Every limit so small that each tensor of the suite is cut many times.
+// Every limit so small that each tensor of the suite is cut many times; and the way into slots that this processor does
+// not take.
 comm::TransportOptions small_pieces(HostPath path) {
   comm::TransportOptions options;
   options.host_path = path;
   options.max_message_bytes = 5000;
   options.slot_bytes = options.slot_bytes_between_nodes = 4160;
+  options.slots_past_caches = !options.slots_past_caches;
   return options;
 }
 
