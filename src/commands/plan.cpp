@@ -105,6 +105,7 @@ class Planner {
         train::read_ahead(config.data, c10::Device(compute_.device, compute_.device == at::kCUDA ? 0 : -1),
                           compute_.threads)
             .batches;
+    compute_.copies_state = config.checkpoint.copies_state();
   }
 
   // Nothing where the layout is not valid; its problems are put into `problems`.

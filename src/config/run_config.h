@@ -164,6 +164,8 @@ struct CheckpointConfig {
   bool init_from_partial = false;
   std::string preempt_signals = "USR1,USR2,TERM,INT";
 
+  /// Whether each rank holds a copy of its state, from which they are written.
+  bool copies_state() const { return async && keep > 0; }
   bool resumes() const { return resume != "none" || !load.empty(); }
   /// Whether the run's own folder is looked at for a checkpoint.
   bool resumes_own_run() const { return resume == "latest" || resume == "auto"; }

@@ -159,7 +159,8 @@ const pipeline::ScheduleReport& schedule_report(const ParallelConfig& parallel, 
 
 }  // namespace
 
-ComputeTraits compute_traits(const DataConfig& data, c10::Device device, const std::vector<int>& nodes) {
+ComputeTraits compute_traits(const DataConfig& data, const CheckpointConfig& checkpoint, c10::Device device,
+                             const std::vector<int>& nodes) {
   const int threads = at::get_num_threads();
   const ReadAhead ahead = read_ahead(data, device, threads);
   ComputeTraits traits;
@@ -169,6 +170,7 @@ ComputeTraits compute_traits(const DataConfig& data, c10::Device device, const s
   traits.reading_threads = std::max(ahead.threads, 1);
   traits.fp32 = kernels::host_kernel().kernel;
   traits.nodes = nodes;
+  traits.copies_state = checkpoint.copies_state();
   if (device.is_cuda()) {
     traits.capability = kernels::device_traits(device).capability;
   }
@@ -206,7 +208,8 @@ MemoryPlan plan_memory(const StepConfig& config, const DataConfig& data, const R
   ClassBytes bytes{};
   of_class(bytes, MemoryClass::kParameters) = flat.size * size_of(policy.compute);
   of_class(bytes, MemoryClass::kGradients) = flat.size * size_of(policy.gradient);
-  const auto kept = std::ssize(zero::optimizer_state_names(config.optimizer)) + (policy.has_own_master() ? 1 : 0);
+  const int64_t states = std::ssize(zero::optimizer_state_names(config.optimizer));
+  const int64_t kept = states + (policy.has_own_master() ? 1 : 0);
   of_class(bytes, MemoryClass::kOptimizer) = flat.size / flat.shards * kept * size_of(policy.master);
   const bool reduces_copies = policy.reduce != policy.gradient;
   of_class(bytes, MemoryClass::kCommunication) =
@@ -241,11 +244,14 @@ MemoryPlan plan_memory(const StepConfig& config, const DataConfig& data, const R
   const int64_t scoring = scores ? score_bytes(config.model, replica.micro_batch, policy) : 0;
   const int64_t others = std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
   const int64_t of_step = of_class(bytes, MemoryClass::kActivations) + of_class(bytes, MemoryClass::kPackedWeights);
-  of_class(bytes, MemoryClass::kWorkspaces) = std::max({drawing, working, scoring});
+  // From the start of training on: replicas write a part each, whoever owns it.
+  const bool copies = compute.copies_state && compute.device == c10::DeviceType::CPU;
+  const int64_t copy = copies ? flat.size / parallel.dp * (states + 1) * size_of(policy.master) : 0;
+  of_class(bytes, MemoryClass::kWorkspaces) = std::max({drawing, copy + working, copy + scoring});
   const int64_t activations = of_class(bytes, MemoryClass::kActivations);
   const int64_t libraries =
       compute.device == c10::DeviceType::CPU ? kLibraries + (compute.threads - 1) * kLibrariesPerThread : 0;
-  return {bytes, others + std::max({drawing - of_step, working, scoring - activations}), libraries};
+  return {bytes, others + std::max({drawing - of_step, copy + working, copy + scoring - activations}), libraries};
 }
 
 std::vector<int> telling_stages(const std::vector<Range>& stages) {

@@ -31,10 +31,12 @@ struct ComputeTraits {
   kernels::ProductKernel fp32 = kernels::ProductKernel::kLibrary;  ///< host_kernel() on the host
   int capability = 90;                                             ///< of the GPU: 90 for sm_90
   std::vector<int> nodes;                                          ///< ranks of each; empty: all are on one
+  bool copies_state = false;                                       ///< CheckpointConfig::copies_state()
 };
 
 /// Those of this process, after the kernels were chosen; `nodes`: how many ranks each has.
-ComputeTraits compute_traits(const DataConfig& data, c10::Device device, const std::vector<int>& nodes);
+ComputeTraits compute_traits(const DataConfig& data, const CheckpointConfig& checkpoint, c10::Device device,
+                             const std::vector<int>& nodes);
 
 /// The place of a rank in its replica of the model.
 struct ModelPlace {
@@ -77,8 +79,8 @@ tensor::FlatLayout plan_flat_layout(const StepConfig& config, const ReplicaPlan&
 
 /// What the rank at `place` of the replica holds at most, in a training of a resolved configuration, as
 /// MemoryTracker counts it: S. Rajbhandari et al., "ZeRO", SC20, section 3, for the model's state, of the padded
-/// FlatLayout; model::activation_bytes(); and what kernels take beside. Checkpoints and evaluation figures are not in
-/// it.
+/// FlatLayout; model::activation_bytes(); what kernels take beside, and on the host the copy that checkpoints are
+/// written from while training goes on. Evaluation figures are not in it.
 MemoryPlan plan_memory(const StepConfig& config, const DataConfig& data, const ReplicaPlan& replica, ModelPlace place,
                        const ComputeTraits& compute);
 

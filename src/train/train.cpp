@@ -64,7 +64,9 @@ void print_start(const RunConfig& config, const DataSource& data, mesh::DeviceMe
                parallel.pp, " on ", mesh.device().str(), ", ", counted(at::get_num_threads(), "thread"), " a rank"));
   log_line(str("  input     ", data.text));
   log_lines(report_kernels(config, mesh.device()).lines());
-  log_lines(report_layout(config, config.data, compute_traits(config.data, mesh.device(), mesh.nodes())).lines());
+  log_lines(
+      report_layout(config, config.data, compute_traits(config.data, config.checkpoint, mesh.device(), mesh.nodes()))
+          .lines());
   std::vector<std::string> ways;
   for (const comm::Communicator* const group : {&mesh.data(), &mesh.tensor(), &mesh.pipeline()}) {
     if (group->size() > 1) {
@@ -416,8 +418,9 @@ class Run {
     const mesh::Coordinate& at = mesh_->coordinate();
     const ReplicaPlan replica = plan_replica(config_, on(at, mesh::Axis::kData));
     const ModelPlace place{on(at, mesh::Axis::kPipeline), on(at, mesh::Axis::kTensor)};
-    const MemoryPlan predicted = plan_memory(config_, config_.data, replica, place,
-                                             compute_traits(config_.data, machine_.device, mesh_->nodes()));
+    const MemoryPlan predicted =
+        plan_memory(config_, config_.data, replica, place,
+                    compute_traits(config_.data, config_.checkpoint, machine_.device, mesh_->nodes()));
     Finish finish;
     finish.ranks = gather_rank_reports({place.stage, trainer_->total_seconds(), trainer_->total_work(),
                                         trainer_->slow_spells(), predicted, process_start_},

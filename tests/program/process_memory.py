@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """What the process of each rank grows by is what the planner says, within 5 %: tensors, and the figure for libraries; the
-heap has no holes that steps leave behind. What fits is decided by that, too. Of data no rank holds more than predicted.
+heap has no holes that steps leave behind. What fits is decided by that, too. Of data no rank holds more than predicted,
+and of workspaces what is predicted where a copy of the state is among them.
 
     process_memory.py PROGRAM LAUNCHER WORDS...
 
@@ -21,6 +22,7 @@ RUNS = [  # ranks and options
     (1, ["--global-batch-size=6", "--precision=bf16"]),
     (2, ["--dp=2", "--global-batch-size=8", "--recompute=full"]),
     (1, ["--global-batch-size=8", "--io-threads=0", "--generated-valid-samples=32"]),  # more validation than is read ahead
+    (2, ["--dp=2", "--global-batch-size=4", "--checkpoint-async", "--checkpoint-every=2"]),
 ]
 
 
@@ -43,8 +45,9 @@ def main():
     for ranks, options in RUNS:
         with tempfile.TemporaryDirectory() as folder:
             run = Path(folder) / "run"
+            copies = "--checkpoint-async" in options
             subprocess.run(launcher + [str(ranks), program, *MODEL, *options, "--data=synthetic", "--steps=3", "--threads=1", "--device=cpu",
-                            "--keep-checkpoints=none", f"--run-dir={run}"], check=True, stdout=subprocess.DEVNULL, timeout=600)
+                            f"--keep-checkpoints={1 if copies else 'none'}", f"--run-dir={run}"], check=True, stdout=subprocess.DEVNULL, timeout=600)
             for rank in json.loads((run / "summary.json").read_text())["ranks"]:
                 memory = rank["memory"]
                 growth, predicted = memory["process_peak"] - memory["process_start"], memory["predicted_process"]
@@ -55,6 +58,9 @@ def main():
                 data, most = memory["peak"]["data"], memory["predicted"]["data"]
                 if data > most:
                     failures.append(f"{line}: {data / 2**20:.1f} MiB of data, predicted at most {most / 2**20:.1f}")
+                held, expected = memory["peak"]["workspaces"], memory["predicted"]["workspaces"]
+                if copies and abs(held - expected) > 0.03 * expected:
+                    failures.append(f"{line}: {held / 2**20:.1f} MiB of workspaces, predicted {expected / 2**20:.1f}")
     for failure in failures:
         print("FAILED:", failure)
     return 1 if failures else 0

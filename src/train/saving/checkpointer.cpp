@@ -242,7 +242,7 @@ void Checkpointer::prepare(const std::string& resumed) {
   if (!is_on()) {
     return;
   }
-  if (options_.async) {
+  if (options_.copies_state()) {
     comm::agreed(world_, [&] { snapshot_.emplace(engine_, mesh_); });
   }
   std::string best;

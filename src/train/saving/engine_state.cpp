@@ -114,7 +114,6 @@ std::vector<GlobalTensor> global_tensors(const model::VitOptions& options) {
   return out;
 }
 
-// it.
 namespace {
 
 // Of this rank's share, for each parameter of the model.

@@ -102,6 +102,26 @@ TEST_CASE("memory plan: the process on the host grows by libraries too, which ta
   CHECK(libraries(c10::DeviceType::CUDA, 3) == 0);
 }
 
+TEST_CASE(
+    "memory plan: the copy that checkpoints are written from is a part of each replica's, whoever owns the state") {
+  const auto workspaces = [](int dp, int zero, bool copies) {
+    RunConfig config = config_of(dp, 1, 1);
+    config.parallel.zero = zero;
+    ComputeTraits compute;
+    compute.copies_state = copies;
+    return plan_memory(config, config.data, plan_replica(config, 0), {}, compute);
+  };
+  for (const int zero : {0, 1}) {
+    const MemoryPlan without = workspaces(4, zero, false), with = workspaces(4, zero, true);
+    const auto of = [](const MemoryPlan& plan) { return plan.peak[static_cast<size_t>(MemoryClass::kWorkspaces)]; };
+    // Adam: weights and two numbers of state.
+    const double copy =
+        3.0 * sizeof(float) * static_cast<double>(model::num_parameters(config_of(4, 1, 1).model)) / 4.0;
+    CHECK(static_cast<double>(with.total - without.total) == Approx(copy).epsilon(0.01));
+    CHECK(of(with) > of(without));
+  }
+}
+
 TEST_CASE("memory plan: the fullest rank holds no less than any other") {
   RunConfig config = config_of(3, 3, 2);
   config.global_batch_size = 7;  // 2 + 2 + 3 samples
