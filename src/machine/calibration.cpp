@@ -485,16 +485,16 @@ double compute_from(double value, int64_t iterations) {
   return value;
 }
 
-// So many pieces of computing, of about a millisecond, between which the rank looks after messages as it does between
-// the operations of a layer; beside a gather of `bytes` unless that is 0.
-Case computing_case(comm::Communicator& group, double bytes, int64_t pieces) {
-  constexpr int64_t kIterations = 250'000;
+// So many pieces of computing, each of about so many milliseconds, between which the rank looks after messages as it
+// does between the operations of a layer; beside a gather of `bytes` unless that is 0.
+Case computing_case(comm::Communicator& group, double bytes, int64_t pieces, int64_t milliseconds = 1) {
+  constexpr int64_t kIterations = 250'000;  // of a millisecond
   const at::Tensor all = floats(std::max(bytes, 64.0)), part = floats(std::max(bytes, 64.0) / group.size());
-  return {1.0, [&group, pieces, bytes, all, part](size_t /*call*/) {
+  return {1.0, [=, &group](size_t /*call*/) {
             comm::Work work = bytes > 0.0 ? group.all_gather(all, part) : comm::Work();
             volatile double sink = 0.0;
             for (int64_t i = 0; i < pieces; ++i) {
-              sink = compute_from(sink, kIterations);
+              sink = compute_from(sink, milliseconds * kIterations);
               comm::progress();
             }
             work.wait();
@@ -534,30 +534,21 @@ struct Blocks {
 
 // ---- Reading. -------------------------------------------------------------------------------------------------------
 
-// Removes the file at the end, on rank 0.
-class FileOfRows {
- public:
-  FileOfRows(std::string path, const comm::MpiGroup& world) : path_(std::move(path)), is_own_(world.rank() == 0) {}
-  ~FileOfRows() {
-    if (std::error_code ignored; is_own_) {
-      std::filesystem::remove(path_, ignored);
-    }
-  }
-  FileOfRows(const FileOfRows&) = delete;
-  FileOfRows& operator=(const FileOfRows&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-  bool is_own_;
-};
+// The path of a file of this job, which rank 0 removes at the end.
+std::shared_ptr<const std::string> path_of_rows(const std::string& folder, const comm::MpiGroup& world) {
+  const std::string name = world.broadcast(str("vit_hybrid-calibrate-", ::getpid(), ".h5"), 0);
+  const auto remove = [is_own = world.rank() == 0](const std::string* path) {
+    if (std::error_code ignored; is_own) std::filesystem::remove(*path, ignored);
+    delete path;  // NOLINT(cppcoreguidelines-owning-memory)
+  };
+  return {new std::string((std::filesystem::path(folder) / name).string()), remove};
+}
 
 std::vector<double> group_sizes(int ranks) {
   std::vector<double> sizes;
-  for (int size = 2; size < ranks; size *= 2) {
-    sizes.push_back(size);
+  for (int size = 2; size < 2 * ranks; size *= 2) {
+    sizes.push_back(std::min(size, ranks));
   }
-  sizes.push_back(ranks);
   return sizes;
 }
 
@@ -635,10 +626,9 @@ double calibrate_reading(const std::string& folder, const comm::MpiGroup& world)
   constexpr double kRowBytes = sizeof(float) * kValues, kMicro = 1e6;
   const MemoryScope scope(MemoryClass::kData);
   const int64_t rows = std::clamp(kMostOfAll / world.size(), kFewestRows, kMostRows);
-  const std::string name = world.broadcast(str("vit_hybrid-calibrate-", ::getpid(), ".h5"), 0);
-  const FileOfRows file((std::filesystem::path(folder) / name).string(), world);
+  const auto path = path_of_rows(folder, world);
   {
-    data::Hdf5Writer writer(world, file.path(), {{.name = "fields", .shape = {rows * world.size(), kValues}}});
+    data::Hdf5Writer writer(world, *path, {{.name = "fields", .shape = {rows * world.size(), kValues}}});
     comm::agreed(world, [&] {
       at::Tensor row = at::empty({1, kValues}, at::kFloat);
       for (int64_t i = rows * world.rank(); i < rows * (world.rank() + 1); ++i) {
@@ -648,8 +638,8 @@ double calibrate_reading(const std::string& folder, const comm::MpiGroup& world)
     });
     writer.finish();
   }
-  comm::agreed(world, [&] { data::PosixFile(file.path(), data::PosixFile::Access::kRead).forget_cached(); });
-  const data::RowSource source(world, {file.path()}, "fields", "", data::IoMode::kDirect);
+  comm::agreed(world, [&] { data::PosixFile(*path, data::PosixFile::Access::kRead).forget_cached(); });
+  const data::RowSource source(world, {*path}, "fields", "", data::IoMode::kDirect);
   // Of the ranks half of all away, on another node where there are two.
   const int64_t first = rows * ((world.rank() + world.size() / 2) % world.size());
   const auto read_share = [&](int64_t thread) {
@@ -677,9 +667,8 @@ NodeNetwork calibrate_nodes(const comm::MpiGroup& world) {
     return {};
   }
   constexpr double kFewBytes = 8.0, kManyBytes = 1 << 24, kMessages = 64.0;
-  const int number = world.rank() / ranks;
   // The same rank of the first two nodes; the others stand aside.
-  const int color = number < 2 ? node.rank() : ranks + world.rank();
+  const int color = world.rank() / ranks < 2 ? node.rank() : ranks + world.rank();
   const auto pair = comm::make_communicator("calibrated", world.split(color), at::kCPU, nullptr, {});
   const auto seconds = [&](Case one) {
     one.counts = pair->size() == 2;
@@ -692,9 +681,20 @@ NodeNetwork calibrate_nodes(const comm::MpiGroup& world) {
   const auto pieces = static_cast<int64_t>(std::ceil(1.5 * many / piece));
   const double alone = seconds(computing_case(*pair, 0.0, pieces));
   const double beside = seconds(computing_case(*pair, 2.0 * kManyBytes, pieces));  // of which each sends a half
-  // Each message is sent and received.
-  return {ranks * kManyBytes / many, latency, std::max(0.0, together - latency) / (2.0 * (kMessages - 1.0)),
-          std::max(0.0, beside - alone) / kManyBytes, "measured between two nodes"};
+  // What comes between two looks so far apart that the network could carry more: what is not hidden is waited for.
+  constexpr int64_t kLooks = 8;
+  constexpr double kLeast = 1e-6, kAll = 0.9;
+  std::optional<double> look_bytes;
+  const double gathering = seconds(computing_case(*pair, 2.0 * kManyBytes, 0));
+  if (const auto apart = static_cast<int64_t>(gathering / (2.0 * kLooks * piece)); apart > 0) {
+    const double computing = seconds(computing_case(*pair, 0.0, kLooks, apart));
+    const double waited = seconds(computing_case(*pair, 2.0 * kManyBytes, kLooks, apart)) - computing;
+    const double came = std::clamp(1.0 - waited / gathering, kLeast, 1.0);
+    if (came < kAll * computing / gathering) look_bytes = came * kManyBytes / kLooks;
+  }
+  const double message = std::max(0.0, together - latency) / (2.0 * (kMessages - 1.0));  // is sent and received
+  const double byte = std::max(0.0, beside - alone) / kManyBytes;
+  return {ranks * kManyBytes / many, latency, message, byte, look_bytes, "measured between two nodes"};
 }
 
 }  // namespace vit_hybrid::train

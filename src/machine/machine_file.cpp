@@ -236,9 +236,11 @@ MachineFile parse_machine_file(const std::string& text, const std::string& path)
     const auto if_known = [&](const char* name) {
       return network.has(name) ? network.number(name, /*may_be_zero=*/true) : 0.0;
     };
-    machine.between_nodes = {network.number("bytes_per_s"), network.number("latency_s", /*may_be_zero=*/true),
+    machine.between_nodes = {network.number("bytes_per_s"),
+                             network.number("latency_s", /*may_be_zero=*/true),
                              if_known("message_s"),
                              network.has("byte_s") ? std::optional(if_known("byte_s")) : std::nullopt,
+                             network.has("look_bytes") ? std::optional(network.number("look_bytes")) : std::nullopt,
                              network.has("source") ? network.text("source") : ""};
   }
   return machine;
@@ -266,6 +268,9 @@ std::string to_text(const MachineFile& machine) {
         {"bytes_per_s", network.bytes_per_s}, {"latency_s", network.latency_s}, {"message_s", network.message_s}};
     if (network.byte_s) {
       json["between_nodes"]["byte_s"] = *network.byte_s;
+    }
+    if (network.look_bytes) {
+      json["between_nodes"]["look_bytes"] = *network.look_bytes;
     }
     if (!network.source.empty()) {
       json["between_nodes"]["source"] = network.source;

@@ -61,6 +61,8 @@ struct NodeNetwork {
   double message_s = 0.0;    ///< that a message takes of the rank that sends it, and as much of the one that gets it
   /// That a byte which comes and goes takes of the rank's computing meanwhile; nothing: not known, and all its time.
   std::optional<double> byte_s;
+  /// That come to a rank at most between two looks after its messages; nothing: as many as the network carries.
+  std::optional<double> look_bytes;
   std::string source = {};
 };
 

@@ -33,11 +33,13 @@ struct CollectiveTime {
   double seconds = 0.0;
   double hideable = 0.0;
   double rounds = 0.0;  // in which it goes, where ranks must begin each of them
+  double look_s = 0.0;  // of that, what comes between two looks takes at most; 0: no less than between the looks
 
   CollectiveTime& operator+=(const CollectiveTime& other) {
     seconds += other.seconds;
     hideable += other.hideable;
     rounds += other.rounds;
+    look_s = std::max(look_s, other.look_s);
     return *this;
   }
 };
@@ -132,7 +134,9 @@ class Network {
       return {own + on_way, 0.0, 0.0};
     }
     const double seconds = std::max(own, on_way) + std::min(own, on_way) / rounds;
-    return {seconds, seconds - own, rounds * halves * steps.count()};
+    const double look_s =
+        has_thread_ ? 0.0 : between_.look_bytes.value_or(0.0) * spread.per_node * spread.groups / rate();
+    return {seconds, seconds - own, rounds * halves * steps.count(), look_s};
   }
 
   const NodeNetwork& between_;
@@ -232,7 +236,7 @@ class StepTime {
 
   // What is left of `buckets` collectives beside `seconds` of other work, in which a rank looks after the messages
   // `looks` times: the rounds in flight stand still until it looks, for their begin and for the answer that a message
-  // waits for. The last bucket comes when all else is done.
+  // waits for, and what comes between two looks is limited. The last bucket comes when all else is done.
   static double exposed(const CollectiveTime& of_bucket, double buckets, double seconds, double looks) {
     constexpr double kLooksOfRound = 2.0;
     const double hideable = buckets * of_bucket.hideable;
@@ -240,7 +244,9 @@ class StepTime {
       return buckets * of_bucket.seconds;
     }
     const double waits = buckets * of_bucket.rounds / comm::SharedSlots::kNumSlots * kLooksOfRound;
-    const double beside = hideable + (waits > 0.0 ? waits * seconds / std::max(looks, 1.0) : 0.0);
+    const double between_looks = seconds / std::max(looks, 1.0);
+    const double share = of_bucket.look_s > 0.0 ? std::min(1.0, of_bucket.look_s / between_looks) : 1.0;
+    const double beside = hideable / share + waits * between_looks;
     const double hidden = hideable * std::min(1.0, seconds / beside) * (buckets - 1.0) / buckets;
     return buckets * of_bucket.seconds - hidden;
   }

@@ -64,9 +64,12 @@ TEST_CASE("machine file: what is written is read back") {
   Json file = valid_file();
   file["between_nodes"]["message_s"] = 1e-6;
   file["between_nodes"]["byte_s"] = 0.0;
+  file["between_nodes"]["look_bytes"] = 1e5;
   const MachineFile other = parse_machine_file(to_text(parse_machine_file(file.dump(), "m.json")), "again");
   CHECK(other.between_nodes.message_s == 1e-6);
   CHECK(other.between_nodes.byte_s == 0.0);
+  CHECK(other.between_nodes.look_bytes == 1e5);
+  CHECK_FALSE(machine.between_nodes.look_bytes.has_value());
   CHECK(machine.cores == 8);
 }
 
@@ -113,5 +116,6 @@ TEST_CASE("machine file: what is missing or impossible is named") {
   CHECK(contains(changed("/between_nodes/latency_s", -1), "between_nodes.latency_s is -1"));
   CHECK(contains(changed("/between_nodes/message_s", "little"), "between_nodes.message_s is no number"));
   CHECK(contains(changed("/between_nodes/byte_s", -1), "between_nodes.byte_s is -1"));
+  CHECK(contains(changed("/between_nodes/look_bytes", 0), "between_nodes.look_bytes is 0"));
   CHECK(thrown_error([] { parse_machine_file("{", "m.json"); }).error_class() == ErrorClass::kBadData);
 }

@@ -156,11 +156,20 @@ TEST_CASE(
   CHECK(plan_time(config, config.data, nodes, 1, 1).step - alone ==
         Approx(on_way / buckets + rounds * 6.0 * kMessage).epsilon(0.05));
   // So does what each byte takes of it.
-  nodes.between_nodes = {kBus, 0.0, 0.0, 0.1 / kBus, ""};
+  nodes.between_nodes = {kBus, 0.0, 0.0, 0.1 / kBus, std::nullopt};
   CHECK(plan_time(config, config.data, nodes, 1, 1).step - alone ==
         Approx(0.9 * on_way / buckets + 0.1 * on_way).epsilon(0.05));
+  // Where next to nothing comes between two looks, nothing hides; where little does, a part.
+  nodes.between_nodes = {kBus, 0.0, 0.0, 0.0, 1.0};
+  CHECK(plan_time(config, config.data, nodes, 1, 1).step - alone == Approx(on_way).epsilon(0.01));
+  nodes.between_nodes.look_bytes = 0.1 * kBus * on_way / 40.0;  // some 40 looks in each pass
+  const double partly = plan_time(config, config.data, nodes, 1, 1).step - alone;
+  CHECK(partly < 0.95 * on_way);
+  CHECK(partly > 1.05 * on_way / buckets);
+  nodes.between_nodes.look_bytes = kBus * alone;
+  CHECK(plan_time(config, config.data, nodes, 1, 1).step - alone == Approx(on_way / buckets).epsilon(0.01));
   // The thread that moves messages does the same where it has a core, which these nodes of one core have not.
-  nodes.between_nodes = {kBus, 0.0, 0.0, std::nullopt, ""};
+  nodes.between_nodes = {kBus, 0.0, 0.0, std::nullopt, std::nullopt};
   RunConfig with_thread = config;
   with_thread.parallel.communication_thread = true;
   CHECK(plan_time(with_thread, with_thread.data, nodes, 1, 1).step - alone == Approx(on_way).epsilon(0.01));
