@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 """Predicts the time of a step of random trainings and sets the measured one beside it.
 
-    time_model.py measure PROGRAM OUT.json COUNT CROWDED -- LAUNCHER WORDS...
+    time_model.py measure PROGRAM OUT.json COUNT CROWDED ROUNDS -- LAUNCHER WORDS...
     time_model.py judge PROGRAM OUT.json [PLOT.svg]
 
 `measure` calibrates this machine of two cores, with one rank of two threads and with two ranks (into machine.json beside
 OUT.json, unless it is there already), draws COUNT trainings that fill the cores and CROWDED ones of 4, 8 and 16 ranks by
 seed, none of whose sizes were calibrated on, and writes what the median of the steps of `--test-steps` was, with the
-load of the machine beside it; what OUT.json has already stays. The launcher's words end with the option that takes the
-number of ranks. `judge` sets what `plan --machine` says beside it: for each training, by kind, and the share within 10 %
-(25 % of the crowded ones).
+load of the machine beside it: of all of them once in each of ROUNDS rounds; what OUT.json has already stays. The
+launcher's words end with the option that takes the number of ranks. `judge` sets what `plan --machine` says beside the
+median of the rounds: for each training, by kind, and the share within 10 % (25 % of the crowded ones).
 
 A machine that others share changes its speed by 15 % within minutes. Beside each calibration (reference.json) and each
 training a step of one training, always the same, is measured, and `judge` says the shares for the predictions as they are
@@ -104,7 +104,7 @@ def steps_for(program, out, point):
     return max(5, min(60, int(seconds / predicted(program, out, point)["step"])))
 
 
-def measure(program, out, count, crowded, launcher):
+def measure(program, out, count, crowded, rounds, launcher):
     if len(os.sched_getaffinity(0)) != CORES:
         sys.exit(f"it is for machines of {CORES} cores")
     machine, speeds = out.parent / "machine.json", out.parent / "reference.json"
@@ -122,43 +122,52 @@ def measure(program, out, count, crowded, launcher):
     done = json.loads(out.read_text()) if out.exists() else []
     points[:len(done)] = done
     before = reference(program, launcher)
-    for number, point in enumerate(points[len(done):], len(done)):
-        summary, point["measured"] = run(program, launcher, point, steps_for(program, out, point))
-        point["measured_phases"] = {phase: statistics.mean(rank["seconds"][phase] for rank in summary["ranks"])
-                                           / summary["steps"] for phase in PHASES}
-        point["load"] = os.getloadavg()[0]
-        after = reference(program, launcher)
-        point["reference"], before = statistics.mean([before, after]), after
-        print(f"{number:3d} {point['layout']:8s} {point['model']:12s} {1e3 * point['measured']:8.1f} ms, load "
-              f"{point['load']:.1f}, reference {1e3 * point['reference']:.1f} ms", flush=True)
-        out.write_text(json.dumps(points[:number + 1], indent=1))
+    for of_round in range(rounds):
+        for number, point in enumerate(points):
+            if len(point.setdefault("rounds", [])) > of_round:
+                continue
+            summary, measured = run(program, launcher, point, steps_for(program, out, point))
+            after = reference(program, launcher)
+            phases = {phase: statistics.mean(rank["seconds"][phase] for rank in summary["ranks"]) / summary["steps"]
+                      for phase in PHASES}
+            point["rounds"].append({"measured": measured, "phases": phases, "load": os.getloadavg()[0],
+                                    "reference": statistics.mean([before, after])})
+            before = after
+            print(f"{number:3d} {point['layout']:8s} {point['model']:12s} {1e3 * measured:8.1f} ms, reference "
+                  f"{1e3 * after:.1f} ms", flush=True)
+            out.write_text(json.dumps(points, indent=1))
 
 
 def judge(program, out, plot):
-    points = json.loads(out.read_text())
+    points = [point for point in json.loads(out.read_text()) if point["rounds"]]
     speeds = json.loads((out.parent / "reference.json").read_text())
     for number, point in enumerate(points):
-        options, plan = point["options"], predicted(program, out, point)
-        point["predicted"] = plan["step"]
+        options, plan, rounds = point["options"], predicted(program, out, point), point["rounds"]
+        def median(value):
+            return statistics.median(value(one) for one in rounds)
+        speed = speeds[str(options["threads"])]
+        point["predicted"], point["measured"] = plan["step"], median(lambda one: one["measured"])
+        # At the speed that the machine had when it was calibrated.
+        point["measured_then"] = median(lambda one: one["measured"] * speed / one["reference"])
         point["error"] = plan["step"] / point["measured"] - 1
-        point["slower"] = point["reference"] / speeds[str(options["threads"])]
-        point["error_now"] = point["slower"] * plan["step"] / point["measured"] - 1
+        point["error_then"] = plan["step"] / point["measured_then"] - 1
         print(f"{number:3d} {point['model']:12s} {options['dp']} x {options['tp']} x {options['pp']} {options['precision']} "
               f"mb {options['micro-batch-size']} zero {options['zero']} {options['recompute']:10s} predicted "
               f"{1e3 * plan['step']:8.1f} ms, measured {1e3 * point['measured']:8.1f} ms: {100 * point['error']:+6.1f} %, "
-              f"{100 * point['error_now']:+6.1f} % where the machine is {point['slower']:.2f} times as slow  "
-              + " ".join(f"{phase[0]} {1e3 * plan[phase]:.1f}/{1e3 * point['measured_phases'][phase]:.1f}"
-                         for phase in PHASES) + f"  load {point['load']:.1f}")
+              f"at calibration's speed {1e3 * point['measured_then']:8.1f} ms: {100 * point['error_then']:+6.1f} %  "
+              + " ".join(f"{phase[0]} {1e3 * plan[phase]:.1f}/{1e3 * median(lambda one: one['phases'][phase]):.1f}"
+                         for phase in PHASES)
+              + f"  load {median(lambda one: one['load']):.1f}")
     for crowded, bound in BOUNDS.items():
         some = [point for point in points if is_crowded(point) == crowded]
-        for key, which in (("error", "as predicted"), ("error_now", "at the speed beside the training")):
+        for key, which in (("error", "as predicted"), ("error_then", "at the speed of the calibration")):
             errors = [point[key] for point in some]
             if errors:
                 print(f"{'ranks that share cores' if crowded else 'a core a thread'}, {which}: "
                       f"{sum(abs(error) <= bound for error in errors)} of {len(errors)} within {100 * bound:.0f} %; median "
                       f"error {100 * statistics.median(errors):+.1f} %, largest {100 * max(errors, key=abs):+.1f} %")
-    kinds = [(point[key], point["error_now"]) for point in points for key in ("model", "layout")]
-    kinds += [(str(point["options"][key]), point["error_now"]) for point in points for key in ("precision", "recompute")]
+    kinds = [(point[key], point["error_then"]) for point in points for key in ("model", "layout")]
+    kinds += [(str(point["options"][key]), point["error_then"]) for point in points for key in ("precision", "recompute")]
     for kind in sorted({kind for kind, _ in kinds}):
         errors = [error for of, error in kinds if of == kind]
         print(f"  {kind:12s} {len(errors):3d} points, median {100 * statistics.median(errors):+.1f} %")
@@ -173,17 +182,16 @@ def scatter(points, path):
     figure, axes = plt.subplots(figsize=(6, 6))
     for crowded, marker, label in ((False, "o", "a core a thread"), (True, "^", "4 to 16 ranks on 2 cores")):
         some = [point for point in points if is_crowded(point) == crowded]
-        axes.plot([1e3 * point["measured"] for point in some],
-                  [1e3 * point["slower"] * point["predicted"] for point in some], marker,
+        axes.plot([1e3 * point["measured_then"] for point in some], [1e3 * point["predicted"] for point in some], marker,
                   color="black", fillstyle="none", markersize=5, label=label)
-    ends = [1e3 * choose(point["measured"] for point in points) for choose in (min, max)]
+    ends = [1e3 * choose(point["measured_then"] for point in points) for choose in (min, max)]
     ends = [0.7 * ends[0], 1.4 * ends[1]]
     axes.plot(ends, ends, "-", color="0.4", linewidth=1, label="equal")
     for style, bound in (("--", BOUNDS[False]), (":", BOUNDS[True])):
         for sign in (-1, 1):
             axes.plot(ends, [(1 + sign * bound) * end for end in ends], style, color="0.4", linewidth=1,
                       label=f"±{100 * bound:.0f} %" if sign > 0 else None)
-    axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends, xlabel="measured, ms a step", ylabel="predicted, ms a step")
+    axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends, xlabel="measured, ms a step at calibration's speed", ylabel="predicted, ms a step")
     axes.legend()
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None})
@@ -191,8 +199,8 @@ def scatter(points, path):
 
 def main():
     match sys.argv[1:]:
-        case ["measure", program, out, count, crowded, "--", *launcher]:
-            measure(program, Path(out), int(count), int(crowded), launcher)
+        case ["measure", program, out, count, crowded, rounds, "--", *launcher]:
+            measure(program, Path(out), int(count), int(crowded), int(rounds), launcher)
         case ["judge", program, out, *plot] if len(plot) <= 1:
             judge(program, Path(out), plot[0] if plot else None)
         case _:
