@@ -1,5 +1,5 @@
-// What functions are compiled for: VH_VERSIONS, several instruction sets of the host, of which the program takes the
-// widest that the machine has; VH_HOST_DEVICE, host loops and device kernels alike.
+// Whose processor it is, and what functions are compiled for: VH_VERSIONS, several instruction sets of the host, of
+// which the program takes the widest that the machine has; VH_HOST_DEVICE, host loops and device kernels alike.
 #pragma once
 
 #if defined(__CUDACC__)

@@ -63,8 +63,8 @@ void run(const comm::MpiGroup& world, int rounds) {
     if (world.rank() == 0) std::printf("%9lld", static_cast<long long>(bytes >> 10));
     for (const auto& [collective, moved] : collectives) {
       tensor.fill_(1.0 / ranks);
-      const auto call = [&, &start = collective] { start().wait(); };
-      const double gained = static_cast<double>(bytes) / median_seconds(world, rounds, calls, call);
+      const auto whole = [&start = collective] { start().wait(); };
+      const double gained = static_cast<double>(bytes) / median_seconds(world, rounds, calls, whole);
       if (world.rank() == 0) {
         std::printf(" %10.2f GB/s (%5.1f %%)", gained / 1e9, 100.0 * gained * moved * ranks / rate);
       }
