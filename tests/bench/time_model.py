@@ -9,11 +9,8 @@ OUT.json, unless it is there already), draws COUNT trainings that fill the cores
 seed, none of whose sizes were calibrated on, and writes what the median of the steps of `--test-steps` was, with the
 load of the machine beside it: of all of them once in each of ROUNDS rounds; what OUT.json has already stays. The
 launcher's words end with the option that takes the number of ranks. `judge` sets what `plan --machine` says beside the
-median of the rounds: for each training, by kind, and the share within 10 % (25 % of the crowded ones).
-
-A machine that others share changes its speed by 15 % within minutes. Beside each calibration (reference.json) and each
-training a step of one training, always the same, is measured, and `judge` says the shares for the predictions as they are
-and for those at the speed that the machine had beside the training.
+median of the rounds: for each training, by kind, and the share within 10 % (25 % of the crowded ones). A machine that
+others share changes its speed by 15 % within minutes: nothing else should run beside it.
 """
 import json
 import os
@@ -34,7 +31,6 @@ MODELS = {
 CROWDED = [(4, 1, 1), (2, 2, 1), (2, 1, 2), (1, 2, 2), (1, 4, 1), (1, 1, 4), (2, 2, 2), (4, 2, 1), (8, 1, 1), (4, 2, 2)]
 CORES = 2
 PHASES = ("forward", "backward", "reduce", "optimizer")
-REFERENCE = {"ranks": 1, "options": {**MODELS["weather-512"], "global-batch-size": 1, "data": "synthetic", "threads": CORES}}
 BOUNDS = {False: 0.10, True: 0.25}  # of the errors, by whether ranks share cores
 
 
@@ -89,11 +85,6 @@ def run(program, launcher, point, steps):
     return summary, options["global-batch-size"] / summary["samples_per_s"]
 
 
-def reference(program, launcher):
-    """Seconds of the step that says how fast the machine is just now."""
-    return run(program, launcher, REFERENCE, 8)[1]
-
-
 def predicted(program, out, point):
     return json.loads(output([program, "plan", *words(point["options"]), "--ranks", str(point["ranks"]), "--machine",
                               str(out.parent / "machine.json"), "--json"]))["seconds_per_step"]
@@ -107,67 +98,51 @@ def steps_for(program, out, point):
 def measure(program, out, count, crowded, rounds, launcher):
     if len(os.sched_getaffinity(0)) != CORES:
         sys.exit(f"it is for machines of {CORES} cores")
-    machine, speeds = out.parent / "machine.json", out.parent / "reference.json"
+    machine = out.parent / "machine.json"
     if not machine.exists():
-        of_threads = {}
         for ranks, threads in ((1, 2), (2, 1)):
-            before = reference(program, launcher)
             os.environ["OMP_NUM_THREADS"] = str(threads)
             print(output([*launcher, str(ranks), program, "calibrate", "--threads", str(threads), "--out", str(machine)]),
                   end="", flush=True)
-            of_threads[threads] = statistics.mean([before, reference(program, launcher)])
-        speeds.write_text(json.dumps(of_threads))
     rng = random.Random(20261124)
     points = [draw(rng) for _ in range(count)] + [draw_crowded(rng) for _ in range(crowded)]
     done = json.loads(out.read_text()) if out.exists() else []
     points[:len(done)] = done
-    before = reference(program, launcher)
     for of_round in range(rounds):
         for number, point in enumerate(points):
             if len(point.setdefault("rounds", [])) > of_round:
                 continue
             summary, measured = run(program, launcher, point, steps_for(program, out, point))
-            after = reference(program, launcher)
             phases = {phase: statistics.mean(rank["seconds"][phase] for rank in summary["ranks"]) / summary["steps"]
                       for phase in PHASES}
-            point["rounds"].append({"measured": measured, "phases": phases, "load": os.getloadavg()[0],
-                                    "reference": statistics.mean([before, after])})
-            before = after
-            print(f"{number:3d} {point['layout']:8s} {point['model']:12s} {1e3 * measured:8.1f} ms, reference "
-                  f"{1e3 * after:.1f} ms", flush=True)
+            point["rounds"].append({"measured": measured, "phases": phases, "load": os.getloadavg()[0]})
+            print(f"{number:3d} {point['layout']:8s} {point['model']:12s} {1e3 * measured:8.1f} ms, load "
+                  f"{os.getloadavg()[0]:.1f}", flush=True)
             out.write_text(json.dumps(points, indent=1))
 
 
 def judge(program, out, plot):
     points = [point for point in json.loads(out.read_text()) if point["rounds"]]
-    speeds = json.loads((out.parent / "reference.json").read_text())
     for number, point in enumerate(points):
         options, plan, rounds = point["options"], predicted(program, out, point), point["rounds"]
         def median(value):
             return statistics.median(value(one) for one in rounds)
-        speed = speeds[str(options["threads"])]
         point["predicted"], point["measured"] = plan["step"], median(lambda one: one["measured"])
-        # At the speed that the machine had when it was calibrated.
-        point["measured_then"] = median(lambda one: one["measured"] * speed / one["reference"])
-        point["error"] = plan["step"] / point["measured"] - 1
-        point["error_then"] = plan["step"] / point["measured_then"] - 1
+        point["error"] = point["predicted"] / point["measured"] - 1
         print(f"{number:3d} {point['model']:12s} {options['dp']} x {options['tp']} x {options['pp']} {options['precision']} "
               f"mb {options['micro-batch-size']} zero {options['zero']} {options['recompute']:10s} predicted "
-              f"{1e3 * plan['step']:8.1f} ms, measured {1e3 * point['measured']:8.1f} ms: {100 * point['error']:+6.1f} %, "
-              f"at calibration's speed {1e3 * point['measured_then']:8.1f} ms: {100 * point['error_then']:+6.1f} %  "
+              f"{1e3 * plan['step']:8.1f} ms, measured {1e3 * point['measured']:8.1f} ms: {100 * point['error']:+6.1f} %  "
               + " ".join(f"{phase[0]} {1e3 * plan[phase]:.1f}/{1e3 * median(lambda one: one['phases'][phase]):.1f}"
                          for phase in PHASES)
               + f"  load {median(lambda one: one['load']):.1f}")
     for crowded, bound in BOUNDS.items():
-        some = [point for point in points if is_crowded(point) == crowded]
-        for key, which in (("error", "as predicted"), ("error_then", "at the speed of the calibration")):
-            errors = [point[key] for point in some]
-            if errors:
-                print(f"{'ranks that share cores' if crowded else 'a core a thread'}, {which}: "
-                      f"{sum(abs(error) <= bound for error in errors)} of {len(errors)} within {100 * bound:.0f} %; median "
-                      f"error {100 * statistics.median(errors):+.1f} %, largest {100 * max(errors, key=abs):+.1f} %")
-    kinds = [(point[key], point["error_then"]) for point in points for key in ("model", "layout")]
-    kinds += [(str(point["options"][key]), point["error_then"]) for point in points for key in ("precision", "recompute")]
+        errors = [point["error"] for point in points if is_crowded(point) == crowded]
+        if errors:
+            print(f"{'ranks that share cores' if crowded else 'a core a thread'}: "
+                  f"{sum(abs(error) <= bound for error in errors)} of {len(errors)} within {100 * bound:.0f} %; median error "
+                  f"{100 * statistics.median(errors):+.1f} %, largest {100 * max(errors, key=abs):+.1f} %")
+    kinds = [(point[key], point["error"]) for point in points for key in ("model", "layout")]
+    kinds += [(str(point["options"][key]), point["error"]) for point in points for key in ("precision", "recompute")]
     for kind in sorted({kind for kind, _ in kinds}):
         errors = [error for of, error in kinds if of == kind]
         print(f"  {kind:12s} {len(errors):3d} points, median {100 * statistics.median(errors):+.1f} %")
@@ -182,16 +157,16 @@ def scatter(points, path):
     figure, axes = plt.subplots(figsize=(6, 6))
     for crowded, marker, label in ((False, "o", "a core a thread"), (True, "^", "4 to 16 ranks on 2 cores")):
         some = [point for point in points if is_crowded(point) == crowded]
-        axes.plot([1e3 * point["measured_then"] for point in some], [1e3 * point["predicted"] for point in some], marker,
+        axes.plot([1e3 * point["measured"] for point in some], [1e3 * point["predicted"] for point in some], marker,
                   color="black", fillstyle="none", markersize=5, label=label)
-    ends = [1e3 * choose(point["measured_then"] for point in points) for choose in (min, max)]
+    ends = [1e3 * choose(point["measured"] for point in points) for choose in (min, max)]
     ends = [0.7 * ends[0], 1.4 * ends[1]]
     axes.plot(ends, ends, "-", color="0.4", linewidth=1, label="equal")
     for style, bound in (("--", BOUNDS[False]), (":", BOUNDS[True])):
         for sign in (-1, 1):
             axes.plot(ends, [(1 + sign * bound) * end for end in ends], style, color="0.4", linewidth=1,
                       label=f"±{100 * bound:.0f} %" if sign > 0 else None)
-    axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends, xlabel="measured, ms a step at calibration's speed", ylabel="predicted, ms a step")
+    axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends, xlabel="measured, ms a step", ylabel="predicted, ms a step")
     axes.legend()
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None})
