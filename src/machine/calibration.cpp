@@ -534,16 +534,6 @@ struct Blocks {
 
 // ---- Reading. -------------------------------------------------------------------------------------------------------
 
-// The path of a file of this job, which rank 0 removes at the end.
-std::shared_ptr<const std::string> path_of_rows(const std::string& folder, const comm::MpiGroup& world) {
-  const std::string name = world.broadcast(str("vit_hybrid-calibrate-", ::getpid(), ".h5"), 0);
-  const auto remove = [is_own = world.rank() == 0](const std::string* path) {
-    if (std::error_code ignored; is_own) std::filesystem::remove(*path, ignored);
-    delete path;  // NOLINT(cppcoreguidelines-owning-memory)
-  };
-  return {new std::string((std::filesystem::path(folder) / name).string()), remove};
-}
-
 std::vector<double> group_sizes(int ranks) {
   std::vector<double> sizes;
   for (int size = 2; size < 2 * ranks; size *= 2) {
@@ -626,9 +616,13 @@ double calibrate_reading(const std::string& folder, const comm::MpiGroup& world)
   constexpr double kRowBytes = sizeof(float) * kValues, kMicro = 1e6;
   const MemoryScope scope(MemoryClass::kData);
   const int64_t rows = std::clamp(kMostOfAll / world.size(), kFewestRows, kMostRows);
-  const auto path = path_of_rows(folder, world);
+  const std::string name = world.broadcast(str("vit_hybrid-calibrate-", ::getpid(), ".h5"), 0);
+  const std::string path = (std::filesystem::path(folder) / name).string();
+  const std::shared_ptr<void> removed_at_end(nullptr, [&](void* /*none*/) {
+    if (std::error_code ignored; world.rank() == 0) std::filesystem::remove(path, ignored);
+  });
   {
-    data::Hdf5Writer writer(world, *path, {{.name = "fields", .shape = {rows * world.size(), kValues}}});
+    data::Hdf5Writer writer(world, path, {{.name = "fields", .shape = {rows * world.size(), kValues}}});
     comm::agreed(world, [&] {
       at::Tensor row = at::empty({1, kValues}, at::kFloat);
       for (int64_t i = rows * world.rank(); i < rows * (world.rank() + 1); ++i) {
@@ -638,8 +632,8 @@ double calibrate_reading(const std::string& folder, const comm::MpiGroup& world)
     });
     writer.finish();
   }
-  comm::agreed(world, [&] { data::PosixFile(*path, data::PosixFile::Access::kRead).forget_cached(); });
-  const data::RowSource source(world, {*path}, "fields", "", data::IoMode::kDirect);
+  comm::agreed(world, [&] { data::PosixFile(path, data::PosixFile::Access::kRead).forget_cached(); });
+  const data::RowSource source(world, {path}, "fields", "", data::IoMode::kDirect);
   // Of the ranks half of all away, on another node where there are two.
   const int64_t first = rows * ((world.rank() + world.size() / 2) % world.size());
   const auto read_share = [&](int64_t thread) {

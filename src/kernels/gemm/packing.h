@@ -33,7 +33,7 @@ constexpr int64_t padded_depth(int64_t extent) {
 
 /// Elements of a matrix [rows, columns] in pairs of rows: [ceil(rows / 2)][columns][2].
 constexpr int64_t pairs_size(int64_t rows, int64_t columns) {
-  return (rows + 1) / 2 * 2 * columns;
+  return padded_depth<c10::BFloat16>(rows) * columns;
 }
 
 /// to[i / 2][j][i % 2] = from[i][j] for i < rows, j < columns, and 0 beside an odd last row: the layout that bf16
