@@ -87,19 +87,27 @@ TEST_CASE("memory plan: the state is split over the ranks of --zero-shard-size a
   }
 }
 
-TEST_CASE("memory plan: the process on the host grows by libraries too, which take more with more threads") {
-  const RunConfig config = config_of(1, 1, 1);
-  const auto libraries = [&](c10::DeviceType device, int threads) {
+TEST_CASE("memory plan: the process on the host grows by libraries too, and by what freed blocks keep") {
+  RunConfig config = config_of(1, 1, 1);
+  config.model.image_height = 64;
+  config.model.image_width = 128;
+  const auto plan = [&](c10::DeviceType device, int threads) {
     ComputeTraits compute;
     compute.device = device;
     compute.threads = threads;
-    const MemoryPlan plan = plan_memory(config, config.data, plan_replica(config, 0), {}, compute);
-    CHECK(plan.process() == plan.total + plan.libraries);
-    return plan.libraries;
+    const MemoryPlan memory = plan_memory(config, config.data, plan_replica(config, 0), {}, compute);
+    CHECK(memory.process() == memory.total + memory.libraries);
+    return memory;
   };
-  CHECK(libraries(c10::DeviceType::CPU, 1) == 30 << 20);
-  CHECK(libraries(c10::DeviceType::CPU, 3) == 36 << 20);
-  CHECK(libraries(c10::DeviceType::CUDA, 3) == 0);
+  const MemoryPlan small = plan(c10::DeviceType::CPU, 1);
+  REQUIRE(small.total < 512 << 20);
+  CHECK(small.libraries == (17 << 20) + small.total / 32);
+  CHECK(plan(c10::DeviceType::CPU, 3).libraries - small.libraries == 6 << 20);
+  CHECK(plan(c10::DeviceType::CUDA, 3).libraries == 0);
+  config.model.embed_dim *= 16;
+  const MemoryPlan large = plan(c10::DeviceType::CPU, 1);
+  REQUIRE(large.total > 512 << 20);
+  CHECK(large.libraries == (17 + 16) << 20);
 }
 
 TEST_CASE(
