@@ -79,25 +79,14 @@ std::string hex(uint64_t value) {
   return out.str();
 }
 
-// When a process was started, in ticks since the boot: its id comes again, both together do not. 0: there is none.
-uint64_t start_of(pid_t pid) {
-  const std::string stat = system_text(str("/proc/", pid, "/stat"));
-  std::istringstream fields(stat.substr(std::min(stat.rfind(')'), stat.size())));
-  std::string field;
-  for (int i = 0; i < 20 && fields >> field; ++i) {
-  }
-  uint64_t ticks = 0;
-  return fields >> ticks ? ticks : 0;
-}
-
 // Containers may share memory, but not the ids of processes. 0: not known.
 uint64_t process_space() {
   struct stat status {};
   return stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
 }
 
-bool is_gone(int pid, uint64_t start, uint64_t space) {
-  return space == process_space() && start_of(pid) != start;
+bool is_gone(int pid, int64_t start, uint64_t space) {
+  return space == process_space() && process_stat(pid).start != start;
 }
 
 std::string find_job_name() {
@@ -117,7 +106,7 @@ const std::string& job_name() {
 std::string job_key() {
   const std::string& name = job_name();
   return str(geteuid(), " ", host_name(), " ",
-             name.empty() ? str("parent ", getppid(), ".", start_of(getppid())) : name);
+             name.empty() ? str("parent ", getppid(), ".", process_stat(getppid()).start) : name);
 }
 
 size_t board_bytes() {
@@ -227,7 +216,7 @@ bool is_abandoned(int fd) {
   for (int i = 0; i < std::min(joined, kCapacity); ++i) {
     const size_t slot = kHeaderBytes + static_cast<size_t>(i) * sizeof(BoardSlot);
     int32_t pid = 0;
-    uint64_t start = 0;
+    int64_t start = 0;
     uint64_t space = 0;
     if (!read_at(slot + offsetof(BoardSlot, pid), pid) || !read_at(slot + offsetof(BoardSlot, start), start) ||
         !read_at(slot + offsetof(BoardSlot, process_space), space) || !is_gone(pid, start, space))
@@ -312,7 +301,7 @@ void join_board(const std::optional<Launch>& launch) {
   job_name();
   BoardSlot& slot = own_slot();
   slot.pid.set(getpid());
-  slot.start.set(start_of(getpid()));
+  slot.start.set(process_stat(getpid()).start);
   slot.process_space.set(process_space());
   slot.rank.set(launch ? launch->rank : 0);
   slot.step.set(-1);

@@ -102,7 +102,7 @@ struct BoardSlot {
 
   alignas(64) BoardNumber<State> state;
   BoardNumber<int32_t> pid;
-  BoardNumber<uint64_t> start;          ///< of the process, in ticks since the boot
+  BoardNumber<int64_t> start;           ///< of the process, in ticks since the boot
   BoardNumber<uint64_t> process_space;  ///< in which `pid` is its name; 0: not known
   BoardNumber<int32_t> rank;            ///< in the world
   /// How often the main thread has come further, and how often it has looked while it waited.

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
@@ -46,26 +45,20 @@ const BoardWait& wait_of(const BoardSlot& slot) {
   return only_device ? slot.in_flight : slot.wait;
 }
 
-int parent_of(const std::string& pid) {
-  const std::string stat = system_text("/proc/" + pid + "/stat");
-  const size_t name_end = stat.rfind(") ");
-  return name_end == std::string::npos || name_end + 4 > stat.size() ? 0 : std::atoi(stat.c_str() + name_end + 4);
-}
-
 // Ranks and process ids of what the launcher of this process has started beside it.
 std::map<int, int> launched_here() {
   std::map<int, int> found;
   std::error_code error;
   for (std::filesystem::directory_iterator entry("/proc", error), end; !error && entry != end; entry.increment(error)) {
-    const std::string pid = entry->path().filename();
-    if (std::isdigit(static_cast<unsigned char>(pid[0])) == 0 || parent_of(pid) != getppid()) continue;
-    const std::string variables = '\0' + system_text("/proc/" + pid + "/environ");
+    const int pid = std::atoi(entry->path().filename().c_str());
+    if (process_stat(pid).parent != getppid()) continue;
+    const std::string variables = '\0' + system_text(str("/proc/", pid, "/environ"));
     const auto launch = find_launch([&](const char* name) -> std::optional<std::string> {
       const std::string key = '\0' + std::string(name) + '=';
       const size_t at = variables.find(key);
       return at == std::string::npos ? std::nullopt : std::optional(std::string(variables.c_str() + at + key.size()));
     });
-    if (launch) found.emplace(launch->rank, std::atoi(pid.c_str()));
+    if (launch) found.emplace(launch->rank, pid);
   }
   return found;
 }
@@ -99,9 +92,7 @@ ThreadCondition main_thread_condition(int pid) {
     condition.state = '-';
     return condition;
   }
-  const std::string stat = system_text(str("/proc/", pid, "/task/", pid, "/stat"));
-  const size_t name_end = stat.rfind(") ");
-  if (name_end != std::string::npos && name_end + 2 < stat.size()) condition.state = stat[name_end + 2];
+  if (const char state = process_stat(pid).state; state != 0) condition.state = state;
   std::ifstream(str("/proc/", pid, "/task/", pid, "/schedstat")) >> condition.run_nanoseconds;
   std::ifstream(str("/proc/", pid, "/task/", pid, "/syscall")) >> condition.system_call;
   std::ifstream status(str("/proc/", pid, "/task/", pid, "/status"));

@@ -72,29 +72,6 @@ std::string new_token() {
   return token;
 }
 
-struct ProcessState {
-  char letter = 0;  // as in /proc; 0 where it cannot be seen
-  int64_t start = 0;
-};
-
-// The command's name, between parentheses, may hold anything: what follows the last one is in columns.
-ProcessState process_state(int64_t process) {
-  const std::string text = system_text(str("/proc/", process, "/stat"));
-  const size_t end = text.rfind(')');
-  if (end == std::string::npos) {
-    return {};
-  }
-  std::istringstream columns(text.substr(end + 1));
-  ProcessState state;
-  columns >> state.letter;
-  std::string skipped;
-  for (int column = 4; column < 22; ++column) {
-    columns >> skipped;
-  }
-  columns >> state.start;
-  return state;
-}
-
 enum class Life { kGone, kRuns, kUnknown };
 
 // Of a process that this one can look at. A stopped one is not sure to go on.
@@ -102,14 +79,14 @@ Life life_of(const LockHolder& holder) {
   if (::kill(static_cast<pid_t>(holder.process), 0) != 0 && errno == ESRCH) {
     return Life::kGone;
   }
-  const ProcessState state = process_state(holder.process);
-  if (state.letter == 0) {
+  const auto [state, parent, start] = process_stat(holder.process);
+  if (state == 0) {
     return Life::kRuns;  // another user's, hidden from us
   }
-  if (state.start != holder.start || state.letter == 'Z' || state.letter == 'X') {
+  if (start != holder.start || state == 'Z' || state == 'X') {
     return Life::kGone;
   }
-  return state.letter == 'T' || state.letter == 't' ? Life::kUnknown : Life::kRuns;
+  return state == 'T' || state == 't' ? Life::kUnknown : Life::kRuns;
 }
 
 // --- lock files
@@ -250,7 +227,7 @@ LockHolder LockHolder::self(double renewal) {
   const std::string numbers = link_target("/proc/self/ns/pid");
   holder.kernel = boot.empty() || numbers.empty() ? "" : str(boot, "/", numbers);
   holder.process = ::getpid();
-  holder.start = process_state(holder.process).start;
+  holder.start = process_stat(holder.process).start;
   const std::string job = variable("SLURM_JOB_ID");
   holder.job = job.empty() ? "" : str(variable("SLURM_CLUSTER_NAME"), "/", job);
   holder.restart = number_of(variable("SLURM_RESTART_COUNT"));

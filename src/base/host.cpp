@@ -15,6 +15,8 @@
 #include <set>
 #include <sstream>
 
+#include "src/base/text.h"
+
 namespace vit_hybrid {
 
 std::string system_text(const std::string& path) {
@@ -22,6 +24,19 @@ std::string system_text(const std::string& path) {
   std::ostringstream text;
   text << file.rdbuf();  // which, unlike iterators of the buffer, throws nothing where a read fails
   return text.str();
+}
+
+ProcessStat process_stat(int64_t process) {
+  const std::string text = system_text(str("/proc/", process, "/stat"));
+  // The command's name, between parentheses, may hold anything: what follows the last one is in columns, from the third.
+  std::istringstream columns(text.substr(text.rfind(')') + 1));
+  ProcessStat stat;
+  columns >> stat.state >> stat.parent;
+  for (int column = 4; column < 22; ++column) {
+    columns.ignore(std::numeric_limits<std::streamsize>::max(), ' ');
+  }
+  columns >> stat.start;
+  return stat;
 }
 
 std::vector<int> allowed_processors() {

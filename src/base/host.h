@@ -20,6 +20,16 @@ inline std::string host_name() {
 /// then.
 std::string system_text(const std::string& path);
 
+/// What /proc tells of a process.
+struct ProcessStat {
+  char state = 0;  ///< letter of its main thread, such as 'R', 'T' where it was stopped, or 'Z' where it has ended
+  int64_t parent = 0;
+  int64_t start = 0;  ///< in ticks since the system's; a process's id comes again, both together do not
+};
+
+/// Zeros where there is none, or none that this process may look at.
+ProcessStat process_stat(int64_t process);
+
 /// Ascending numbers, as Linux has them: those that the calling thread is bound to, and all the places of OpenMP's
 /// threads. Empty where the kernel does not say.
 std::vector<int> allowed_processors();

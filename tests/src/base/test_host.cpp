@@ -2,8 +2,11 @@
 #include <doctest/doctest.h>
 #include <omp.h>
 #include <sched.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
+#include <array>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -62,4 +65,24 @@ TEST_CASE("host: the text of a file of /proc, and nothing where it cannot be ope
   CHECK(system_text("/proc/self/stat").starts_with(std::to_string(::getpid()) + " ("));
   CHECK(system_text("/proc/self/none").empty());
   CHECK(system_text("/proc/self").empty());  // it opens, and each read of it fails, as of a process that has ended
+}
+
+TEST_CASE("host: what /proc tells of a process, whatever its name holds, and zeros where there is none") {
+  std::istringstream words(system_text("/proc/self/stat"));
+  std::string start;
+  for (int column = 1; column <= 22; ++column) {
+    words >> start;
+  }
+  std::array<char, 16> name{};
+  REQUIRE(::prctl(PR_GET_NAME, name.data()) == 0);
+  REQUIRE(::prctl(PR_SET_NAME, "a) S 1 (b") == 0);
+  const ProcessStat stat = process_stat(::getpid());
+  ::prctl(PR_SET_NAME, name.data());
+  CHECK(stat.state == 'R');
+  CHECK(stat.parent == ::getppid());
+  CHECK(std::to_string(stat.start) == start);
+  const ProcessStat none = process_stat(-1);
+  CHECK(none.state == 0);
+  CHECK(none.parent == 0);
+  CHECK(none.start == 0);
 }
