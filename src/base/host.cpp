@@ -28,7 +28,7 @@ std::string system_text(const std::string& path) {
 
 ProcessStat process_stat(int64_t process) {
   const std::string text = system_text(str("/proc/", process, "/stat"));
-  // The command's name, between parentheses, may hold anything: what follows the last one is in columns, from the third.
+  // The command's name, between parentheses, may hold anything; the third column follows the last one.
   std::istringstream columns(text.substr(text.rfind(')') + 1));
   ProcessStat stat;
   columns >> stat.state >> stat.parent;

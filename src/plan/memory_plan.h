@@ -52,8 +52,8 @@ struct MemoryPlan {
   /// Of all together: while the weights are drawn or in a step, where the peaks of workspaces and activations are taken
   /// to coincide, which they need not.
   int64_t total = 0;
-  /// Of the process beside tensors, after its start: code and tables of libraries that are first used, stacks of threads,
-  /// freed blocks that are kept; measured figures of the host, 0 on a GPU, whose libraries are not known.
+  /// Of the process beside tensors, after its start: code and tables of libraries that are first used, stacks of
+  /// threads, freed blocks that are kept; measured figures of the host, 0 on a GPU, whose libraries are not known.
   int64_t libraries = 0;
 
   /// By how much the process grows on the host.
