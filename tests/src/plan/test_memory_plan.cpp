@@ -101,14 +101,14 @@ TEST_CASE("memory plan: the process on the host grows by libraries too, and by w
   };
   const MemoryPlan small = plan(c10::DeviceType::CPU, 1);
   REQUIRE(small.total < 512 << 20);
-  CHECK(small.libraries == (17 << 20) + small.total / 32);
+  CHECK(small.libraries == (16 << 20) + small.total / 32);
   const MemoryPlan threads = plan(c10::DeviceType::CPU, 3);
-  CHECK(threads.libraries == (23 << 20) + threads.total / 32);
+  CHECK(threads.libraries == (22 << 20) + threads.total / 32);
   CHECK(plan(c10::DeviceType::CUDA, 3).libraries == 0);
   config.model.embed_dim *= 16;
   const MemoryPlan large = plan(c10::DeviceType::CPU, 1);
   REQUIRE(large.total > 512 << 20);
-  CHECK(large.libraries == (17 + 16) << 20);
+  CHECK(large.libraries == (16 + 16) << 20);
 }
 
 TEST_CASE(
