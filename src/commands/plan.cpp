@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <numeric>
 #include <optional>
 
 #include "parallel/comm/launcher.h"
@@ -29,7 +30,7 @@ using train::RunConfig;
 
 struct PlanOptions {
   int ranks = 0;           // 0 ('auto'): those of the launcher, else dp x tp x pp
-  int ranks_per_node = 0;  // 0 ('auto'): all on one node
+  int ranks_per_node = 0;  // 0 ('auto'): those of the machine file, if that knows of several nodes, else all on one
   double memory_gib = 0;   // of a rank; 0: no limit
   bool json = false;
 };
@@ -42,7 +43,9 @@ options::OptionTable table_of(PlanOptions& plan) {
              .help = "Ranks to plan for; auto: those of the launcher, else --dp x --tp x --pp."});
   table.add({.name = "ranks-per-node",
              .value = options::integer(plan.ranks_per_node, train::from_one(train::kMostRanks, "auto")),
-             .help = "Consecutive ranks that share a node; auto: all are on one."});
+             .help =
+                 "Consecutive ranks that share a node; auto: with a --machine that knows its network as many as its "
+                 "nodes have, else all are on one."});
   options::NumberRange memory;
   memory.least = 0.0;
   memory.least_bound = options::NumberRange::Bound::kExcluded;
@@ -86,7 +89,7 @@ c10::DeviceType device_of(const RunConfig& config) {
 struct Planned {
   RunConfig config;
   train::LayoutReport report;
-  std::array<double, mesh::kNumGroups> between_nodes{};
+  train::LeastBytes least_bytes;
   bool fits = true;
   std::optional<train::TimePlan> time;  // with --machine
 
@@ -95,8 +98,10 @@ struct Planned {
 
 class Planner {
  public:
-  Planner(const PlanOptions& options, LoadedConfig loaded, std::optional<train::MachineFile> machine)
-      : options_(options), loaded_(std::move(loaded)), machine_(std::move(machine)) {
+  // On nodes of `ranks.per_node`; `memory_gib` of a rank, 0: no limit.
+  Planner(const train::RanksOnNodes& ranks, double memory_gib, LoadedConfig loaded,
+          std::optional<train::MachineFile> machine)
+      : ranks_(ranks), memory_gib_(memory_gib), loaded_(std::move(loaded)), machine_(std::move(machine)) {
     RunConfig& config = loaded_.config;
     compute_.device = device_of(config);
     compute_.fp32 = kernels::host_kernel().kernel;
@@ -109,51 +114,64 @@ class Planner {
   }
 
   // Nothing where the layout is not valid; its problems are put into `problems`.
-  std::optional<Planned> plan(int dp, int tp, int pp, int ranks, std::vector<std::string>& problems) const {
+  std::optional<Planned> plan(int dp, int tp, int pp, std::vector<std::string>& problems) const {
     LoadedConfig loaded = loaded_;
     loaded.config.parallel.dp = dp;
     loaded.config.parallel.tp = tp;
     loaded.config.parallel.pp = pp;
-    train::resolve(loaded.config, ranks);
-    problems = train::all_problems(loaded, ranks);
+    train::resolve(loaded.config, ranks_.ranks);
+    problems = train::all_problems(loaded, ranks_.ranks);
     if (problems.empty()) {
       problems = too_large(loaded.config);
     }
     if (!problems.empty()) {
       return std::nullopt;
     }
-    return planned(std::move(loaded.config), ranks);
+    return planned(std::move(loaded.config));
   }
 
-  // The least change of the configuration by which it fits, or what else there is.
-  std::string what_fits(const Planned& given, int ranks) const {
+  // The least change of the configuration by which it fits, or what takes least.
+  std::string what_fits(const Planned& given) const {
     const double generated = train::generated_bytes(given.config.data, given.config.model);
     if (fits(static_cast<double>(given.report.fullest.memory.process()) - generated)) {
       return str("fits with data from files: those generated in memory take ", megabytes(generated));
     }
+    int64_t least = given.report.fullest.memory.process();
+    std::string options = "as it is";
     for (int recompute = static_cast<int>(given.config.recompute); recompute <= 2; ++recompute) {
       for (int64_t micro_batch = given.config.parallel.micro_batch_size; micro_batch >= 1; micro_batch /= 2) {
         RunConfig config = given.config;
         config.recompute = static_cast<model::Recompute>(recompute);
         config.parallel.micro_batch_size = micro_batch;
-        if (train::problems(config, ranks).empty() && planned(config, ranks).fits) {
-          return str("fits with --recompute ", train::kRecomputeNames.at(static_cast<size_t>(recompute)),
-                     " --micro-batch-size ", micro_batch);
+        if (!train::problems(config, ranks_.ranks).empty()) {
+          continue;
+        }
+        const Planned changed = planned(config);
+        const std::string words = str("with --recompute ", train::kRecomputeNames.at(static_cast<size_t>(recompute)),
+                                      " --micro-batch-size ", micro_batch);
+        if (changed.fits) {
+          return "fits " + words;
+        }
+        if (const int64_t bytes = changed.report.fullest.memory.process(); bytes < least) {
+          least = bytes;
+          options = words;
         }
       }
     }
-    return "no --recompute and no smaller --micro-batch-size makes it fit; more --tp, --pp or, with --zero 1, --dp "
-           "hold less";
+    return str("no --recompute and no smaller --micro-batch-size makes it fit: it takes ", bytes_text(least),
+               " at least, ", options, "; more --tp, --pp or, with --zero 1, --dp hold less");
   }
 
-  train::ComputeTraits compute(int ranks) const {
+  train::ComputeTraits compute() const {
     train::ComputeTraits compute = compute_;
-    const int per_node = ranks_per_node(ranks);
-    for (int first = 0; first < ranks; first += per_node) {
-      compute.nodes.push_back(std::min(per_node, ranks - first));
+    for (int first = 0; first < ranks_.ranks; first += ranks_.per_node) {
+      compute.nodes.push_back(std::min(ranks_.per_node, ranks_.ranks - first));
     }
     return compute;
   }
+
+  const train::RanksOnNodes& ranks() const { return ranks_; }
+  double memory_gib() const { return memory_gib_; }
 
  private:
   // What integers of 64 bits would not count.
@@ -171,24 +189,24 @@ class Planner {
         "micro-batch"};
   }
 
-  int ranks_per_node(int ranks) const { return options_.ranks_per_node > 0 ? options_.ranks_per_node : ranks; }
+  bool fits(double bytes) const { return memory_gib_ == 0.0 || bytes <= memory_gib_ * 0x1p30; }
 
-  bool fits(double bytes) const { return options_.memory_gib == 0.0 || bytes <= options_.memory_gib * 0x1p30; }
-
-  Planned planned(RunConfig config, int ranks) const {
+  Planned planned(RunConfig config) const {
     Planned planned{std::move(config), {}, {}, true, {}};
-    planned.report = train::report_layout(planned.config, planned.config.data, compute(ranks));
-    const int per_node = ranks_per_node(ranks);
-    planned.between_nodes = train::plan_bytes_between_nodes(
-        planned.config, train::plan_replica(planned.config, planned.config.parallel.dp - 1), per_node, compute_.device);
+    planned.report = train::report_layout(planned.config, planned.config.data, compute());
+    planned.least_bytes =
+        train::plan_least_bytes(planned.config, train::plan_replica(planned.config, planned.config.parallel.dp - 1),
+                                ranks_.per_node, compute_.device);
     planned.fits = fits(static_cast<double>(planned.report.fullest.memory.process()));
     if (machine_) {
-      planned.time = train::plan_time(planned.config, planned.config.data, *machine_, per_node, compute_.threads);
+      planned.time =
+          train::plan_time(planned.config, planned.config.data, *machine_, ranks_.per_node, compute_.threads);
     }
     return planned;
   }
 
-  PlanOptions options_;
+  train::RanksOnNodes ranks_;
+  double memory_gib_;
   LoadedConfig loaded_;
   std::optional<train::MachineFile> machine_;
   train::ComputeTraits compute_;
@@ -198,14 +216,27 @@ std::string layout_text(const train::ParallelConfig& parallel) {
   return str("--dp ", parallel.dp, " --tp ", parallel.tp, " --pp ", parallel.pp);
 }
 
-std::string between_nodes_text(const Planned& planned) {
+std::string text_of(const std::array<double, mesh::kNumGroups>& bytes) {
   std::vector<std::string> parts;
   for (const mesh::Group group : mesh::kGroups) {
-    if (const double bytes = planned.between_nodes[static_cast<size_t>(group)]; bytes > 0.0) {
-      parts.push_back(str(mesh::group_option(group), " ", megabytes(bytes)));
+    if (const double of_group = bytes[static_cast<size_t>(group)]; of_group > 0.0) {
+      parts.push_back(str(mesh::group_option(group), " ", megabytes(of_group)));
     }
   }
   return parts.empty() ? "nothing" : join(parts);
+}
+
+std::string text_of(const train::RanksOnNodes& ranks) {
+  return ranks.nodes() == 1 ? str(counted(ranks.ranks, "rank"), " on one node")
+                            : str(ranks.ranks, " ranks on ", ranks.nodes(), " nodes of ", ranks.per_node);
+}
+
+Json to_json(const std::array<double, mesh::kNumGroups>& bytes) {
+  Json json;
+  for (const mesh::Group group : mesh::kGroups) {
+    json[std::string(mesh::group_name(group))] = bytes[static_cast<size_t>(group)];
+  }
+  return json;
 }
 
 Json to_json(const train::Traffic& traffic) {
@@ -217,17 +248,15 @@ Json to_json(const train::Traffic& traffic) {
   return json;
 }
 
-Json to_json(const Planned& planned) {
+Json to_json(const Planned& planned, const Planner& planner) {
   const train::ParallelConfig& parallel = planned.config.parallel;
   const train::LayoutReport& report = planned.report;
-  Json between;
-  for (const mesh::Group group : mesh::kGroups) {
-    between[std::string(mesh::group_name(group))] = planned.between_nodes[static_cast<size_t>(group)];
-  }
   Json json = {
       {"dp", parallel.dp},
       {"tp", parallel.tp},
       {"pp", parallel.pp},
+      {"nodes", planner.ranks().nodes()},
+      {"ranks_per_node", planner.ranks().per_node},
       {"micro_batch_size", parallel.micro_batch_size},
       {"efficiency", report.efficiency()},
       {"balance",
@@ -242,7 +271,8 @@ Json to_json(const Planned& planned) {
         {"bytes", report.fullest.memory.total},
         {"libraries", report.fullest.memory.libraries},
         {"classes", train::bytes_by_class(report.fullest.memory.peak)}}},
-      {"bytes_between_nodes_per_step", std::move(between)}};
+      {"bytes_within_nodes_per_step", to_json(planned.least_bytes.within)},
+      {"bytes_between_nodes_per_step", to_json(planned.least_bytes.between)}};
   if (planned.time) {
     json["seconds_per_step"] = train::to_json(*planned.time);
     json["samples_per_s"] = planned.samples_per_second();
@@ -251,10 +281,10 @@ Json to_json(const Planned& planned) {
 }
 
 // One layout: also of each stage that tells something, and what makes it fit.
-Json to_json_in_full(const Planned& planned, const Planner& planner, int ranks) {
-  Json json = to_json(planned);
+Json to_json_in_full(const Planned& planned, const Planner& planner) {
+  Json json = to_json(planned, planner);
   const auto replica = train::plan_replica(planned.config, planned.config.parallel.dp - 1);
-  const train::ComputeTraits compute = planner.compute(ranks);
+  const train::ComputeTraits compute = planner.compute();
   for (const int stage : train::telling_stages(replica.stages)) {
     const train::ModelPlace place{stage, planned.config.parallel.tp - 1};
     const auto memory = train::plan_memory(planned.config, planned.config.data, replica, place, compute);
@@ -267,19 +297,19 @@ Json to_json_in_full(const Planned& planned, const Planner& planner, int ranks) 
          {"classes", train::bytes_by_class(memory.peak)},
          {"traffic_per_step", to_json(train::plan_traffic(planned.config, replica, place, compute.device))}});
   }
-  json["advice"] = planned.fits ? Json(nullptr) : Json(planner.what_fits(planned, ranks));
+  json["advice"] = planned.fits ? Json(nullptr) : Json(planner.what_fits(planned));
   return json;
 }
 
 // One layout: the start report's lines, then memory and traffic of each kind of rank.
-std::string text_of(const Planned& planned, const Planner& planner, int ranks) {
-  std::string out = layout_text(planned.config.parallel) + "\n";
+std::string text_of(const Planned& planned, const Planner& planner) {
+  std::string out = str(layout_text(planned.config.parallel), ", ", text_of(planner.ranks()), "\n");
   for (const std::string& line : planned.report.lines()) {
     out += line + "\n";
   }
   const int dp = planned.config.parallel.dp;
   const auto replica = train::plan_replica(planned.config, dp - 1);
-  const train::ComputeTraits compute = planner.compute(ranks);
+  const train::ComputeTraits compute = planner.compute();
   for (const int stage : train::telling_stages(replica.stages)) {
     const train::ModelPlace place{stage, planned.config.parallel.tp - 1};
     const auto traffic = train::plan_traffic(planned.config, replica, place, compute.device);
@@ -300,7 +330,11 @@ std::string text_of(const Planned& planned, const Planner& planner, int ranks) {
     out += str("  time      ", train::time_text(*planned.time), "; ", number_text(planned.samples_per_second(), 4),
                " samples/s\n");
   }
-  return out + str("  leaves a node in a step, where each byte crosses once: ", between_nodes_text(planned), "\n");
+  out += str("  a node's ranks send each other in a step at least: ", text_of(planned.least_bytes.within),
+             "\n  leaves a node in a step, where each byte crosses once: ", text_of(planned.least_bytes.between), "\n");
+  return planned.fits
+             ? out
+             : str(out, "  too large for ", planner.memory_gib(), " GiB a rank; ", planner.what_fits(planned), "\n");
 }
 
 std::string row(const std::vector<std::string>& cells) {
@@ -313,7 +347,7 @@ std::string row(const std::vector<std::string>& cells) {
   return out + "\n";
 }
 
-std::string table_text(const std::vector<Planned>& layouts, const std::string& left_out) {
+std::string table_text(const std::vector<Planned>& layouts, const std::string& left_out, const Planner& planner) {
   const bool has_times = layouts.front().time.has_value();
   std::vector<std::string> head = {"dp", "tp", "pp", "fullest rank", "fits", "bubble", "efficiency"};
   if (has_times) {
@@ -327,22 +361,32 @@ std::string table_text(const std::vector<Planned>& layouts, const std::string& l
                                       str(parallel.tp),
                                       str(parallel.pp),
                                       bytes_text(planned.report.fullest.memory.process()),
-                                      planned.fits ? "yes" : "no",
+                                      planner.memory_gib() == 0.0 ? "-"
+                                      : planned.fits              ? "yes"
+                                                                  : "no",
                                       train::percent(planned.report.bubble),
                                       train::percent(planned.report.efficiency())};
     if (has_times) {
       cells.push_back(number_text(planned.samples_per_second(), 4));
     }
-    cells.push_back(between_nodes_text(planned));
+    cells.push_back(text_of(planned.least_bytes.between));
     out += row(cells);
   }
-  return out + left_out +
-         "efficiency: the share of the ranks' speed that balance and bubble leave; communication is not in it\n";
+  if (!layouts.front().fits) {
+    const Planned& least = *std::min_element(layouts.begin(), layouts.end(), [](const Planned& a, const Planned& b) {
+      return a.report.fullest.memory.process() < b.report.fullest.memory.process();
+    });
+    out += str("none fits into ", planner.memory_gib(), " GiB a rank; ", layout_text(least.config.parallel), ": ",
+               planner.what_fits(least), "\n");
+  }
+  return str(out, left_out, text_of(planner.ranks()),
+             "; efficiency: the share of the ranks' speed that balance and bubble leave; communication is not in it\n");
 }
 
 // Every product dp x tp x pp = ranks that the configuration allows: those that fit first, then by the time of a step
 // where it is known, then by efficiency, then by what leaves a node. `left_out`: a line about the others, or nothing.
-std::vector<Planned> all_layouts(const Planner& planner, int ranks, std::string& left_out) {
+std::vector<Planned> all_layouts(const Planner& planner, std::string& left_out) {
+  const int ranks = planner.ranks().ranks;
   std::vector<Planned> layouts;
   std::vector<std::string> problems;
   int num_left_out = 0;
@@ -351,7 +395,7 @@ std::vector<Planned> all_layouts(const Planner& planner, int ranks, std::string&
   for (int tp = 1; tp <= ranks; ++tp) {
     for (int pp = 1; ranks % tp == 0 && pp <= ranks / tp; ++pp) {
       if (ranks / tp % pp == 0) {
-        if (auto planned = planner.plan(ranks / tp / pp, tp, pp, ranks, problems)) {
+        if (auto planned = planner.plan(ranks / tp / pp, tp, pp, problems)) {
           layouts.push_back(std::move(*planned));
         } else {
           if (num_left_out == 0) {
@@ -368,7 +412,8 @@ std::vector<Planned> all_layouts(const Planner& planner, int ranks, std::string&
     }
   }
   const auto crossing = [](const Planned& planned) {
-    return planned.between_nodes[0] + planned.between_nodes[1] + planned.between_nodes[2];
+    const auto& between = planned.least_bytes.between;
+    return std::accumulate(between.begin(), between.end(), 0.0);
   };
   std::stable_sort(layouts.begin(), layouts.end(), [&](const Planned& a, const Planned& b) {
     const auto order = [&](const Planned& one) {
@@ -386,15 +431,43 @@ std::vector<Planned> all_layouts(const Planner& planner, int ranks, std::string&
   return layouts;
 }
 
-// Of --machine; nothing where that is not given.
-std::optional<train::MachineFile> machine_of(const RunConfig& config) {
+// Of --machine, nothing where that is not given; and where it puts the ranks, unless the options say that.
+std::optional<train::MachineFile> machine_of(const RunConfig& config, train::RanksOnNodes& ranks, bool finds_nodes) {
   return same_error_on_all_ranks([&]() -> std::optional<train::MachineFile> {
     if (config.machine.empty()) {
       return std::nullopt;
     }
-    return train::machine_for(config.precision.kind, train::read_local_file(config.machine), config.machine,
-                              device_of(config));
+    auto machine = train::parse_machine_file(train::read_local_file(config.machine), config.machine);
+    if (finds_nodes && machine.between_nodes.bytes_per_s > 0.0) {
+      ranks.per_node = std::min(ranks.ranks, machine.nearest(ranks.ranks, std::max(config.parallel.threads, 1)).ranks);
+    }
+    train::require_rates(machine, config.machine, config.precision.kind, device_of(config), ranks);
+    return machine;
   });
+}
+
+// What is to be said of times that are not quite those of these ranks.
+std::vector<std::string> machine_remarks(const RunConfig& config, const train::MachineFile& machine,
+                                         const train::RanksOnNodes& ranks) {
+  std::vector<std::string> remarks;
+  const int threads = config.parallel.threads;  // 0: those of the machine file
+  if (threads > 0) {
+    remarks.push_back(train::other_threads(config.machine, machine, ranks.per_node, threads));
+  }
+  const int on_node = std::min(ranks.ranks, ranks.per_node);
+  if (machine.device == "cuda" && on_node > machine.cores) {
+    remarks.push_back(str("--machine ", config.machine, ": a node has ", counted(machine.cores, "GPU"),
+                          ", and the times are those of ", on_node,
+                          " ranks with one each; --ranks-per-node puts them on "
+                          "more nodes"));
+  }
+  if (machine.device == "cpu" && on_node * std::max(threads, 1) > machine.cores) {
+    remarks.push_back(str("--machine ", config.machine, ": a node has ", counted(machine.cores, "core"), ", on which ",
+                          on_node, " ranks of ", counted(std::max(threads, 1), "thread"),
+                          " take turns; --ranks-per-node puts them on more nodes"));
+  }
+  std::erase(remarks, "");
+  return remarks;
 }
 
 int run_plan(const Invocation& invocation) {
@@ -429,43 +502,38 @@ int run_plan(const Invocation& invocation) {
       train::follow_data(loaded, *shape);
     }
   }
-  const auto machine = machine_of(loaded.config);
-  if (machine && parallel.threads > 0) {  // else they are those of the machine file
-    const int per_node = plan.ranks_per_node > 0 ? plan.ranks_per_node : ranks;
-    const std::string remark = train::other_threads(loaded.config.machine, *machine, per_node, parallel.threads);
-    if (!remark.empty() && is_first_process()) {
+  train::RanksOnNodes on_nodes{ranks, plan.ranks_per_node > 0 ? plan.ranks_per_node : ranks};
+  const auto machine = machine_of(loaded.config, on_nodes, plan.ranks_per_node == 0);
+  if (machine && is_first_process()) {
+    for (const std::string& remark : machine_remarks(loaded.config, *machine, on_nodes)) {
       log_warning(remark);
     }
   }
-  const Planner planner(plan, loaded, machine);
+  const Planner planner(on_nodes, plan.memory_gib, loaded, machine);
   if (is_one) {
     LoadedConfig resolved = loaded;
     train::resolve(resolved.config, ranks);
     std::vector<std::string> problems;
-    const auto planned = planner.plan(parallel.dp, parallel.tp, parallel.pp, ranks, problems);
+    const auto planned = planner.plan(parallel.dp, parallel.tp, parallel.pp, problems);
     refuse(problems);
     for (const std::string& remark : train::all_remarks(resolved)) {
       if (is_first_process()) {
         log_warning(remark);  // not among the figures
       }
     }
-    print_once(plan.json ? to_json_in_full(*planned, planner, ranks).dump(2) + "\n"
-                         : text_of(*planned, planner, ranks) +
-                               (planned->fits ? ""
-                                              : str("  too large for ", plan.memory_gib, " GiB a rank; ",
-                                                    planner.what_fits(*planned, ranks), "\n")));
+    print_once(plan.json ? to_json_in_full(*planned, planner).dump(2) + "\n" : text_of(*planned, planner));
     return 0;
   }
   std::string left_out;
-  const auto layouts = all_layouts(planner, ranks, left_out);
+  const auto layouts = all_layouts(planner, left_out);
   if (plan.json) {
     Json json = Json::array();
     for (const Planned& planned : layouts) {
-      json.push_back(to_json(planned));
+      json.push_back(to_json(planned, planner));
     }
     print_once(json.dump(2) + "\n");
   } else {
-    print_once(table_text(layouts, left_out));
+    print_once(table_text(layouts, left_out, planner));
   }
   return 0;
 }

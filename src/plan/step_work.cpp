@@ -2,7 +2,7 @@
 #include "src/plan/step_work.h"
 
 #include <algorithm>
-#include <set>
+#include <map>
 
 #include "model/vit_costs.h"
 #include "parallel/tensor/step_context.h"
@@ -193,46 +193,55 @@ Traffic plan_traffic(const StepConfig& config, const ReplicaPlan& replica, Model
   return traffic;
 }
 
-std::array<double, mesh::kNumGroups> plan_bytes_between_nodes(const StepConfig& config, const ReplicaPlan& replica,
-                                                              int ranks_per_node, c10::DeviceType device) {
+LeastBytes plan_least_bytes(const StepConfig& config, const ReplicaPlan& replica, int ranks_per_node,
+                            c10::DeviceType device) {
   const ParallelConfig& parallel = config.parallel;
   const mesh::ParallelDims dims = parallel_dims(parallel);
   const auto node_of = [&](int rank) { return rank / ranks_per_node; };
-  std::array<double, mesh::kNumGroups> bytes{};
-  if (ranks_per_node >= dims.size()) {
-    return bytes;
-  }
+  // Collectives are counted once for each group, messages of stages at each of them.
+  const auto is_first = [&](const mesh::Coordinate& at, Group group) {
+    const int replica_at = on(at, Axis::kData);
+    return group == Group::kPipeline || (group == Group::kTensor && on(at, Axis::kTensor) == 0) ||
+           (group == Group::kData && replica_at == 0) || (group == Group::kShard && replica_at % dims.shard() == 0) ||
+           (group == Group::kReplica && replica_at < dims.shard());
+  };
+  LeastBytes bytes;
   std::vector<Traffic> of_stage;
   for (int stage = 0; stage < parallel.pp; ++stage) {
     of_stage.push_back(plan_traffic(config, replica, {stage, parallel.tp - 1}, device));
   }
   for (const Group group : mesh::kGroups) {
+    double& within = bytes.within[static_cast<size_t>(group)];
+    double& between = bytes.between[static_cast<size_t>(group)];
     for (int rank = 0; rank < std::min(ranks_per_node, dims.size()); ++rank) {
-      const auto members = dims.members(rank, group);
       const mesh::Coordinate at = dims.coordinate(rank);
       const auto payload =
           static_cast<double>(of_stage[static_cast<size_t>(on(at, Axis::kPipeline))][static_cast<size_t>(group)].bytes);
-      double& sum = bytes[static_cast<size_t>(group)];
-      if (group == Group::kPipeline) {  // to each neighbour as much
-        const int stage = on(at, Axis::kPipeline);
-        const auto crosses = [&](int to) {
-          return to >= 0 && to < parallel.pp && node_of(members[static_cast<size_t>(to)]) != 0;
-        };
-        const int neighbours = (stage > 0 ? 1 : 0) + (stage + 1 < parallel.pp ? 1 : 0);
-        sum += neighbours == 0 ? 0.0 : payload / neighbours * (int{crosses(stage - 1)} + int{crosses(stage + 1)});
+      if (payload == 0.0 || !is_first(at, group)) {
         continue;
       }
-      if (members.front() != rank) {
-        continue;  // once for each group
+      const auto members = dims.members(rank, group);
+      if (group == Group::kPipeline) {  // to each neighbour as much
+        const int stage = on(at, Axis::kPipeline);
+        const int neighbours = (stage > 0 ? 1 : 0) + (stage + 1 < parallel.pp ? 1 : 0);
+        for (const int to : {stage - 1, stage + 1}) {
+          if (to >= 0 && to < parallel.pp) {
+            (node_of(members[static_cast<size_t>(to)]) == 0 ? within : between) += payload / neighbours;
+          }
+        }
+        continue;
       }
-      std::set<int> nodes;
-      std::transform(members.begin(), members.end(), std::inserter(nodes, nodes.end()), node_of);
-      const auto count = static_cast<double>(nodes.size());
+      std::map<int, int> on_node;
+      for (const int member : members) {
+        ++on_node[node_of(member)];
+      }
+      const auto nodes = static_cast<double>(on_node.size());
       // The payload of ZeRO-1 counts both halves.
       const bool counts_halves =
           group == Group::kShard || (group == Group::kData && parallel.state_shards() > 1 && !dims.cuts_data());
       const double halves = counts_halves ? 1.0 : 2.0;
-      sum += halves * payload * (count - 1.0) / count;
+      within += halves * payload * (on_node[0] - 1);
+      between += halves * payload * (nodes - 1.0) / nodes;
     }
   }
   return bytes;

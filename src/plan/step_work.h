@@ -63,10 +63,17 @@ using Traffic = std::array<GroupTraffic, mesh::kNumGroups>;  ///< by mesh::Group
 /// rank moves nothing. The few numbers of norms and losses are not counted.
 Traffic plan_traffic(const StepConfig& config, const ReplicaPlan& replica, ModelPlace place, c10::DeviceType device);
 
-/// The least bytes that leave the first node for each kind of group, where nodes hold `ranks_per_node` consecutive
-/// ranks and each byte crosses once: of a sum of V bytes over k nodes each sends 2 V (k - 1) / k, of its halves
-/// (ZeRO-1) V (k - 1) / k (R. Rabenseifner, "Optimization of collective reduction operations", ICCS 2004, section 2).
-std::array<double, mesh::kNumGroups> plan_bytes_between_nodes(const StepConfig& config, const ReplicaPlan& replica,
-                                                              int ranks_per_node, c10::DeviceType device);
+/// The least bytes of a step for each kind of group, by mesh::Group.
+struct LeastBytes {
+  std::array<double, mesh::kNumGroups> within{};   ///< that the ranks of the first node send to each other
+  std::array<double, mesh::kNumGroups> between{};  ///< that leave it
+};
+
+/// Where nodes hold `ranks_per_node` consecutive ranks and each byte crosses once: of a sum of V bytes each of k nodes
+/// sends 2 V (k - 1) / k, of its halves (ZeRO-1) V (k - 1) / k (R. Rabenseifner, "Optimization of collective reduction
+/// operations", ICCS 2004, section 2), and each of the m ranks that the group has on the first node V (m - 1) / m for
+/// each half.
+LeastBytes plan_least_bytes(const StepConfig& config, const ReplicaPlan& replica, int ranks_per_node,
+                            c10::DeviceType device);
 
 }  // namespace vit_hybrid::train

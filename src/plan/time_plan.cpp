@@ -28,6 +28,13 @@ const Population& population_of(const MachineFile& machine, int ranks_per_node, 
   return machine.nearest(std::min(ranks_per_node, std::max(1, machine.cores / threads)), threads);
 }
 
+// Between the ranks of a node: of a population that was measured with several, where this one was not.
+const RateTables& messages_of(const MachineFile& machine, const Population& population) {
+  const auto known = std::find_if(machine.populations.begin(), machine.populations.end(),
+                                  [](const Population& one) { return !one.messages.empty(); });
+  return population.messages.empty() && known != machine.populations.end() ? known->messages : population.messages;
+}
+
 // How long a collective takes, and how much of that computing hides which goes on meanwhile.
 struct CollectiveTime {
   double seconds = 0.0;
@@ -51,7 +58,7 @@ class Network {
   Network(const ParallelConfig& parallel, const MachineFile& machine, const Population& population, int ranks_per_node,
           bool has_thread)
       : between_(machine.between_nodes),
-        messages_(population.messages),
+        messages_(messages_of(machine, population)),
         transport_(transport_options(parallel)),
         is_host_(machine.device == "cpu"),
         has_thread_(has_thread) {
@@ -383,7 +390,8 @@ std::string time_text(const TimePlan& time) {
              seconds(time.messages), " of forward and backward are messages");
 }
 
-std::string missing_rates(const MachineFile& machine, Precision precision, c10::DeviceType device) {
+std::string missing_rates(const MachineFile& machine, Precision precision, c10::DeviceType device,
+                          const RanksOnNodes& ranks) {
   if ((machine.device == "cuda") != (device == c10::DeviceType::CUDA)) {
     return str("it is of a machine that computes on '", machine.device, "', and the training on '",
                c10::DeviceTypeName(device, /*lower_case=*/true), "'; --device says on which");
@@ -401,8 +409,26 @@ std::string missing_rates(const MachineFile& machine, Precision precision, c10::
         return str("it has no rate of ", kind.name, " in ", type);
       }
     }
+    for (const WorkKind& kind : message_kinds()) {
+      if (std::min(ranks.ranks, ranks.per_node) > 1 && !messages_of(machine, one).contains(kind.name)) {
+        return str("it has no rate of ", kind.name,
+                   " between ranks of a node, and several are on one; vit_hybrid "
+                   "calibrate with several ranks measures it");
+      }
+    }
+  }
+  if (ranks.nodes() > 1 && machine.between_nodes.bytes_per_s == 0.0) {
+    return str("it does not know what joins nodes ('between_nodes'), and the ", ranks.ranks, " ranks are on ",
+               ranks.nodes(), "; vit_hybrid calibrate over several nodes measures it");
   }
   return {};
+}
+
+void require_rates(const MachineFile& machine, const std::string& file, Precision precision, c10::DeviceType device,
+                   const RanksOnNodes& ranks) {
+  if (const std::string missing = missing_rates(machine, precision, device, ranks); !missing.empty()) {
+    throw Error(ErrorClass::kUsage, str("--machine ", file, " tells no times of this training: ", missing));
+  }
 }
 
 std::string other_threads(const std::string& file, const MachineFile& machine, int ranks_per_node, int threads) {
@@ -414,14 +440,6 @@ std::string other_threads(const std::string& file, const MachineFile& machine, i
              ", the nearest that the machine file has (", counted(used.ranks, "rank"),
              " a node), and the ranks here have ", threads, "; vit_hybrid calibrate --threads ", threads,
              " measures them");
-}
-
-MachineFile machine_for(Precision precision, const std::string& text, const std::string& path, c10::DeviceType device) {
-  MachineFile machine = parse_machine_file(text, path);
-  if (const std::string missing = missing_rates(machine, precision, device); !missing.empty()) {
-    throw Error(ErrorClass::kUsage, str("--machine ", path, " tells no times of this training: ", missing));
-  }
-  return machine;
 }
 
 TimePlan plan_time(const StepConfig& config, const DataConfig& data, const MachineFile& machine, int ranks_per_node,

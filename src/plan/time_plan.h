@@ -28,13 +28,21 @@ Json to_json(const TimePlan& time);
 /// "a step 0.53 s: forward 0.17 s, ...".
 std::string time_text(const TimePlan& time);
 
-/// Why `machine` cannot tell the times of a training: no rates of its precision, or of another kind of device; empty
-/// where it can.
-std::string missing_rates(const MachineFile& machine, Precision precision, c10::DeviceType device);
+/// So many consecutive ranks on each node.
+struct RanksOnNodes {
+  int ranks = 1;  ///< in all
+  int per_node = 1;
 
-/// The machine of `path`, that of --machine, whose file has this text. Error(kBadData) where it is none, Error(kUsage)
-/// where it has missing_rates().
-MachineFile machine_for(Precision precision, const std::string& text, const std::string& path, c10::DeviceType device);
+  int nodes() const { return (ranks + per_node - 1) / per_node; }
+};
+
+/// Why `machine` cannot tell the times of a training: no rates of its precision, none of messages between ranks that
+/// are on nodes so, or those of another kind of device; empty where it can.
+std::string missing_rates(const MachineFile& machine, Precision precision, c10::DeviceType device,
+                          const RanksOnNodes& ranks);
+/// Error(kUsage) where `machine`, that of --machine FILE, has missing_rates().
+void require_rates(const MachineFile& machine, const std::string& file, Precision precision, c10::DeviceType device,
+                   const RanksOnNodes& ranks);
 
 /// What is to be said where `file`, that of --machine, has no rates of ranks of so many threads, so that plan_time()
 /// takes others; empty where it has them, and for GPUs.

@@ -185,7 +185,7 @@ std::vector<double> least_between_nodes(const StepConfig& config, const Communic
   std::vector<double> least(mesh::kNumGroups, 0.0);
   const bool are_equal = std::all_of(run.nodes.begin(), run.nodes.end(), [&](int n) { return n == run.nodes.front(); });
   if (device == c10::DeviceType::CPU && config.parallel.pp == 1 && are_equal) {
-    const auto of_node = plan_bytes_between_nodes(config, run.replica, run.nodes.front(), device);
+    const auto of_node = plan_least_bytes(config, run.replica, run.nodes.front(), device).between;
     const double times = static_cast<double>(run.nodes.size()) * static_cast<double>(run.steps);
     for (const mesh::Group group : {mesh::Group::kData, mesh::Group::kShard, mesh::Group::kReplica}) {
       least[static_cast<size_t>(group)] = times * of_node[static_cast<size_t>(group)];

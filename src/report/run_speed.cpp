@@ -124,7 +124,7 @@ int64_t most(const Json& ranks, const Json::json_pointer& what) {
   return bytes;
 }
 
-// What the rank with most tensors held at most, beside what was predicted for it, and the class that differs most.
+// What the rank with most tensors held at most, beside what was predicted for any, and its class that differs most.
 std::string memory_line(const Json& ranks) {
   const auto held = [](const Json& rank) { return rank["memory"]["total_peak"].get<int64_t>(); };
   const Json& fullest =
@@ -138,15 +138,16 @@ std::string memory_line(const Json& ranks) {
   for (const auto& [name, bytes] : peak.items()) {
     worst = off(name) > off(worst) ? name : worst;
   }
-  const std::string difference = off(worst) == 0 ? "each class as predicted"
-                                                 : str("most differ ", worst, ", ", bytes_text(peak[worst]),
-                                                       " instead of ", bytes_text(predicted[worst]));
+  const std::string difference =
+      100 * off(worst) <= held(fullest)
+          ? "each class within 1 % of that; they need not peak at one time"
+          : str("most differ ", worst, ", ", bytes_text(peak[worst]), " instead of ", bytes_text(predicted[worst]));
   const auto text = [&](const char* what) { return bytes_text(most(ranks, Json::json_pointer(what))); };
   const Json& growing = fullest["memory"]["predicted_process"];
   const std::string growth = growing.is_null() ? "" : str(", ", bytes_text(growing.get<int64_t>()), " more predicted");
   return str("most memory of a rank: tensors ", bytes_text(held(fullest)), " (predicted: at most ",
-             bytes_text(fullest["memory"]["predicted_total"].get<int64_t>()), "; ", difference, "), process ",
-             text("/process_peak"), " (", text("/process_start"), " at its start", growth, ")",
+             text("/predicted_total"), "; ", difference, "), process ", text("/process_peak"), " (",
+             text("/process_start"), " at its start", growth, ")",
              most(ranks, Json::json_pointer("/device_peak")) > 0 ? ", GPU " + text("/device_peak") : "");
 }
 
@@ -158,7 +159,8 @@ double sum_of(const Json& ranks, const char* part) {
   return sum;
 }
 
-constexpr std::array<const char*, 5> kPredictedPhases = {"data_wait", "forward", "backward", "reduce", "optimizer"};
+constexpr std::array<const char*, 6> kPredictedPhases = {"data_wait", "forward",   "backward",
+                                                         "reduce",    "optimizer", "waiting"};
 
 }  // namespace
 
@@ -211,16 +213,20 @@ std::vector<std::string> resource_lines(const Json& ranks) {
       shares.push_back(str(name, " ", fixed_text(share, 1), " %"));
     }
   }
-  shares.push_back(str("rest ", fixed_text(std::max(rest, 0.0), 1), " %"));
+  shares.push_back(str("waiting ", fixed_text(std::max(rest, 0.0), 1), " %"));
   return {str("time of the steps, mean of the ranks: ", join(shares), communication), memory_line(ranks)};
 }
 
 Json time_figures(const TimePlan& predicted, double step_seconds, const Json& ranks) {
   Json measured;
   const double whole = sum_of(ranks, "step");
+  double waiting = step_seconds;
   for (const char* const phase : kPredictedPhases) {
-    measured[phase] = whole > 0.0 ? step_seconds * sum_of(ranks, phase) / whole : 0.0;
+    if (std::string(phase) != "waiting") {
+      waiting -= measured[phase] = whole > 0.0 ? step_seconds * sum_of(ranks, phase) / whole : 0.0;
+    }
   }
+  measured["waiting"] = std::max(waiting, 0.0);
   measured["step"] = step_seconds;
   return {{"predicted", to_json(predicted)}, {"measured", std::move(measured)}};
 }

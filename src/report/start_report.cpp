@@ -226,7 +226,7 @@ NodeReport report_nodes(const StepConfig& config, const std::vector<int>& nodes,
     const auto leaving = [&](const std::string& order) {
       StepConfig other = config;
       other.parallel.order = order;
-      return plan_bytes_between_nodes(other, replica, ranks_per_node, device);
+      return plan_least_bytes(other, replica, ranks_per_node, device).between;
     };
     const auto sum = [](const auto& bytes) { return std::accumulate(bytes.begin(), bytes.end(), 0.0); };
     const auto own = leaving(config.parallel.order);

@@ -235,7 +235,9 @@ class Run {
     const auto ranks_per_node = static_cast<int>(world_.max(session_.node().size()));
     std::string warning;
     comm::agreed(world_, [&] {
-      const MachineFile machine = machine_for(config_.precision.kind, text, config_.machine, machine_.device.type());
+      const MachineFile machine = parse_machine_file(text, config_.machine);
+      require_rates(machine, config_.machine, config_.precision.kind, machine_.device.type(),
+                    {world_.size(), ranks_per_node});
       predicted_time_ = plan_time(config_, config_.data, machine, ranks_per_node, at::get_num_threads());
       warning = other_threads(config_.machine, machine, ranks_per_node, at::get_num_threads());
     });

@@ -155,13 +155,19 @@ TEST_CASE("plan of traffic: what crosses nodes is what their sums need") {
   const ReplicaPlan replica = plan_replica(config, 0);
   const auto parameters = static_cast<double>(4 * model::num_parameters(config.model));
   // Two nodes: half of the gradients there, half of the parameters back.
-  CHECK(plan_bytes_between_nodes(config, replica, 4, c10::DeviceType::CPU)[0] == Approx(parameters).epsilon(0.01));
-  CHECK(plan_bytes_between_nodes(config, replica, 1, c10::DeviceType::CPU)[0] ==
+  CHECK(plan_least_bytes(config, replica, 4, c10::DeviceType::CPU).between[0] == Approx(parameters).epsilon(0.01));
+  CHECK(plan_least_bytes(config, replica, 1, c10::DeviceType::CPU).between[0] ==
         Approx(parameters * 2.0 * 7.0 / 8.0).epsilon(0.01));
-  CHECK(plan_bytes_between_nodes(config, replica, 8, c10::DeviceType::CPU)[0] == 0.0);
+  CHECK(plan_least_bytes(config, replica, 8, c10::DeviceType::CPU).between[0] == 0.0);
+  // On a node each rank sends what its halves lack of all others: 7/8 of the gradients, 7/8 of the parameters.
+  CHECK(plan_least_bytes(config, replica, 8, c10::DeviceType::CPU).within[0] ==
+        Approx(parameters * 2.0 * 7.0).epsilon(0.01));
+  CHECK(plan_least_bytes(config, replica, 4, c10::DeviceType::CPU).within[0] ==
+        Approx(parameters * 2.0 * 3.0).epsilon(0.01));
+  CHECK(plan_least_bytes(config, replica, 1, c10::DeviceType::CPU).within[0] == 0.0);
   RunConfig replicated = config;
   replicated.parallel.zero = 0;
-  CHECK(plan_bytes_between_nodes(replicated, plan_replica(replicated, 0), 4, c10::DeviceType::CPU)[0] ==
+  CHECK(plan_least_bytes(replicated, plan_replica(replicated, 0), 4, c10::DeviceType::CPU).between[0] ==
         Approx(parameters).epsilon(0.01));
 }
 
@@ -177,13 +183,16 @@ TEST_CASE("plan of traffic: where parts of the replicas split the state, only su
   CHECK(static_cast<double>(of(traffic, mesh::Group::kReplica).bytes) == Approx(parameters / 4.0).epsilon(0.01));
   CHECK(of(traffic, mesh::Group::kShard).operations == 2 * of(traffic, mesh::Group::kReplica).operations);
   // Two nodes of one part each: four pairs of ranks sum a quarter each.
-  const auto between = plan_bytes_between_nodes(config, replica, 4, c10::DeviceType::CPU);
+  const auto between = plan_least_bytes(config, replica, 4, c10::DeviceType::CPU).between;
   CHECK(of(between, mesh::Group::kShard) == 0.0);
   CHECK(of(between, mesh::Group::kReplica) == Approx(parameters).epsilon(0.01));
   // Nodes of two ranks: a part spans two, and both move.
-  const auto narrow = plan_bytes_between_nodes(config, replica, 2, c10::DeviceType::CPU);
+  const auto narrow = plan_least_bytes(config, replica, 2, c10::DeviceType::CPU).between;
   CHECK(of(narrow, mesh::Group::kShard) == Approx(parameters).epsilon(0.01));
   CHECK(of(narrow, mesh::Group::kReplica) == Approx(2.0 * parameters / 4.0).epsilon(0.01));
+  const auto on_node = plan_least_bytes(config, replica, 4, c10::DeviceType::CPU).within;
+  CHECK(of(on_node, mesh::Group::kShard) == Approx(2.0 * parameters * 3.0).epsilon(0.01));
+  CHECK(of(on_node, mesh::Group::kReplica) == 0.0);
 }
 
 TEST_CASE("plan of traffic: a tensor group on one node leaves nothing there, stages send their activations") {
@@ -193,7 +202,10 @@ TEST_CASE("plan of traffic: a tensor group on one node leaves nothing there, sta
   const auto traffic = plan_traffic(config, replica, {0, 0}, c10::DeviceType::CPU);
   CHECK(static_cast<double>(traffic[1].bytes) == 4.0 * static_cast<double>(replica.stages[0].size() - 1) * activation);
   CHECK(static_cast<double>(traffic[2].bytes) == activation);
-  const auto between = plan_bytes_between_nodes(config, replica, 2, c10::DeviceType::CPU);
+  const auto [within, between] = plan_least_bytes(config, replica, 2, c10::DeviceType::CPU);
+  CHECK(within[1] == 2.0 * static_cast<double>(traffic[1].bytes));
   CHECK(between[1] == 0.0);
+  CHECK(within[2] == 0.0);
   CHECK(between[2] == 2.0 * activation);
+  CHECK(plan_least_bytes(config, replica, 4, c10::DeviceType::CPU).within[2] == 4.0 * activation);
 }

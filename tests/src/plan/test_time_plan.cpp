@@ -254,17 +254,41 @@ TEST_CASE("time plan: a GPU hides the reduction behind backward, but for the las
 TEST_CASE("time plan: what a machine file does not tell is named") {
   RunConfig config = config_of_steps(1, 1, 1, 1);
   MachineFile machine = machine_of(1);
-  CHECK(missing_rates(machine, config.precision.kind, at::kCPU).empty());
-  CHECK(contains(missing_rates(machine, config.precision.kind, at::kCUDA), "of a machine that computes on 'cpu'"));
+  CHECK(missing_rates(machine, config.precision.kind, at::kCPU, {}).empty());
+  CHECK(contains(missing_rates(machine, config.precision.kind, at::kCUDA, {}), "of a machine that computes on 'cpu'"));
   config.precision.kind = Precision::kBf16;
-  CHECK(contains(missing_rates(machine, config.precision.kind, at::kCPU),
+  CHECK(contains(missing_rates(machine, config.precision.kind, at::kCPU, {}),
                  "it has no rates of bf16 for 1 rank a node with 1 thread;"));
   config.precision.kind = Precision::kFp32;
   machine.populations[0].types["fp32"].erase("norm_backward");
-  CHECK(missing_rates(machine, config.precision.kind, at::kCPU) == "it has no rate of norm_backward in fp32");
-  const Error error = thrown_error([&] { machine_for(config.precision.kind, to_text(machine), "m.json", at::kCPU); });
+  CHECK(missing_rates(machine, config.precision.kind, at::kCPU, {}) == "it has no rate of norm_backward in fp32");
+  const Error error = thrown_error([&] { require_rates(machine, "m.json", config.precision.kind, at::kCPU, {}); });
   CHECK(error.error_class() == ErrorClass::kUsage);
   CHECK(contains(error.message(), "--machine m.json tells no times of this training: it has no rate of norm_backward"));
+}
+
+TEST_CASE("time plan: messages that a machine file does not know are not free") {
+  const auto missing = [](const MachineFile& machine, RanksOnNodes ranks) {
+    return missing_rates(machine, Precision::kFp32, at::kCPU, ranks);
+  };
+  MachineFile machine = machine_of(1);
+  machine.populations.front().messages.clear();
+  CHECK(missing(machine, {.ranks = 1, .per_node = 8}).empty());
+  CHECK(contains(missing(machine, {.ranks = 2, .per_node = 2}), "no rate of all_reduce between ranks of a node"));
+  CHECK(contains(missing(machine, {.ranks = 5, .per_node = 1}),
+                 "it does not know what joins nodes ('between_nodes'), and the 5 ranks are on 5;"));
+  machine.between_nodes.bytes_per_s = 1e9;
+  CHECK(missing(machine, {.ranks = 5, .per_node = 1}).empty());
+  // Of those that were measured with several ranks.
+  machine.populations.push_back(machine_of(2, kBus).populations.front());
+  machine.populations.back().threads = 2;
+  CHECK(missing(machine, {.ranks = 2, .per_node = 2}).empty());
+  const RunConfig config = config_of_steps(2, 1, 1, 1);
+  MachineFile other = machine_of(2, kBus);
+  other.cores = machine.cores = 2;
+  CHECK(plan_time(config, config.data, machine, 2, 1).reduce == plan_time(config, config.data, other, 2, 1).reduce);
+  machine.populations.back().messages.erase("exchange");
+  CHECK(contains(missing(machine, {.ranks = 2, .per_node = 2}), "no rate of exchange between ranks of a node"));
 }
 
 TEST_CASE("time plan: rates of other threads are told of") {

@@ -83,7 +83,17 @@ TEST_CASE("run speed: time is the mean of the ranks, memory the most of them") {
   CHECK_FALSE(contains(text, "GPU"));
   const std::string on_gpu = join(resource_lines(Json::array({rank(1.0, 0.0, 0.0, 0, 0, 7 << 20)})));
   CHECK(contains(on_gpu, "process 64.0 MiB (48.0 MiB at its start), GPU 7.00 MiB"));
-  CHECK(contains(on_gpu, "each class as predicted"));
+  CHECK(contains(on_gpu, "each class within 1 % of that"));
+}
+
+TEST_CASE("run speed: what is in no phase is waiting, and may differ most") {
+  TimePlan predicted;
+  predicted.forward = 0.1;
+  predicted.step = 0.1;
+  const Json figures = time_figures(predicted, 0.5, Json::array({rank(10.0, 2.0, 1.0, 0, 0, 0)}));
+  CHECK(figures["measured"]["forward"].get<double>() == Approx(0.1));
+  CHECK(figures["measured"]["waiting"].get<double>() == Approx(0.4));
+  CHECK(contains(time_line(figures), "most differs waiting, 0.4 s instead of 0 s"));
 }
 
 TEST_CASE("run speed: a roof is measured in every type, and its memory is given back") {
