@@ -13,6 +13,7 @@ namespace vit_hybrid::train {
 namespace {
 
 constexpr const char* kFormat = "vit_hybrid machine 1";
+constexpr double kMost = 1e18;  // of any rate or size: a thousand times the fastest machine
 
 // Where a size lies between two points: the index of the lower one, and how much of the upper one counts.
 struct Place {
@@ -42,6 +43,14 @@ class Reader {
     }
   }
 
+  // Nothing that was written here is passed over.
+  void require_known(const std::vector<std::string>& known) const {
+    for (const auto& [key, value] : json_.items()) {
+      if (std::find(known.begin(), known.end(), key) == known.end()) {
+        fail(key, str("is not known here; known are ", join(known)));
+      }
+    }
+  }
   bool has(const std::string& key) const { return json_.contains(key); }
   Reader inside(const std::string& key) const { return {value(key), path_, name(key)}; }
   std::string text(const std::string& key) const {
@@ -81,8 +90,8 @@ class Reader {
   double checked(const Json& item, const std::string& key, bool may_be_zero) const {
     if (!item.is_number()) fail(key, "is no number");
     const auto number = item.get<double>();
-    if (!std::isfinite(number) || number < 0.0 || (number == 0.0 && !may_be_zero)) {
-      fail(key, str("is ", number, ", not a positive number"));
+    if (!std::isfinite(number) || number < 0.0 || number > kMost || (number == 0.0 && !may_be_zero)) {
+      fail(key, str("is ", number, ", not a positive number up to ", kMost));
     }
     return number;
   }
@@ -93,6 +102,7 @@ class Reader {
 };
 
 RateTable read_table(const Reader& in, const WorkKind& kind) {
+  in.require_known({"unit", "axes", "rates", "source"});
   RateTable table;
   size_t size = 1;
   const Reader axes = in.inside("axes");
@@ -206,12 +216,17 @@ const Population& MachineFile::nearest(int ranks, int threads) const {
 
 MachineFile parse_machine_file(const std::string& text, const std::string& path) {
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded()) {
+    throw Error(ErrorClass::kBadData, str("machine file '", path, "' is no JSON; was it cut off?"),
+                "vit_hybrid calibrate writes one");
+  }
   if (!json.is_object() || !json.contains("format") || json["format"] != Json(kFormat)) {
     throw Error(ErrorClass::kBadData,
                 str("machine file '", path, "' does not begin with \"format\": \"", kFormat, "\""),
                 "vit_hybrid calibrate writes one");
   }
   const Reader in(json, path, "");
+  in.require_known({"format", "machine", "device", "cores", "populations", "between_nodes"});
   MachineFile machine;
   machine.name = in.text("machine");
   machine.device = in.text("device");
@@ -221,6 +236,7 @@ MachineFile parse_machine_file(const std::string& text, const std::string& path)
   if (!populations.is_array() || populations.empty()) in.fail("populations", "is no list of them");
   for (size_t i = 0; i < populations.size(); ++i) {
     const Reader one(populations[i], path, str("populations[", i, "]"));
+    one.require_known({"ranks", "threads", "types", "messages", "operation_s", "reading_bytes_per_s"});
     Population population{one.count("ranks"), one.count("threads")};
     const Reader types = one.inside("types");
     for (const auto& [type, tables] : types.json().items()) {
@@ -233,6 +249,7 @@ MachineFile parse_machine_file(const std::string& text, const std::string& path)
   }
   if (in.has("between_nodes")) {
     const Reader network = in.inside("between_nodes");
+    network.require_known({"bytes_per_s", "latency_s", "message_s", "byte_s", "look_bytes", "source"});
     const auto if_known = [&](const char* name) {
       return network.has(name) ? network.number(name, /*may_be_zero=*/true) : 0.0;
     };

@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <numeric>
+#include <string_view>
 
 #include "model/vit_costs.h"
 #include "parallel/comm/failure.h"
@@ -222,8 +223,10 @@ Json time_figures(const TimePlan& predicted, double step_seconds, const Json& ra
   const double whole = sum_of(ranks, "step");
   double waiting = step_seconds;
   for (const char* const phase : kPredictedPhases) {
-    if (std::string(phase) != "waiting") {
-      waiting -= measured[phase] = whole > 0.0 ? step_seconds * sum_of(ranks, phase) / whole : 0.0;
+    if (std::string_view(phase) != "waiting") {
+      const double seconds = whole > 0.0 ? step_seconds * sum_of(ranks, phase) / whole : 0.0;
+      measured[phase] = seconds;
+      waiting -= seconds;
     }
   }
   measured["waiting"] = std::max(waiting, 0.0);

@@ -59,7 +59,7 @@ def refusals(program, folder, machine):
         return done.returncode, done.stderr
 
     for text, expected in (
-            ("", "does not begin with"), ("{]", "does not begin with"), ("[1]", "does not begin with"),
+            ("", "is no JSON"), ("{]", "is no JSON"), ("[1]", "does not begin with"),
             (changed(machine, lambda m: m.pop("cores")), "cores is missing"),
             (changed(machine, lambda m: m["populations"][0]["types"]["fp32"]["stream"]["rates"].__setitem__(0, -1)),
              "types.fp32.stream.rates is -1, not a positive number"),
