@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <map>
 #include <optional>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -88,17 +90,26 @@ void answer(const comm::MpiGroup& group) {
   }
 }
 
+// Processes that have this in common read one clock: the boot of their kernel, and their time namespace. Empty where
+// that is not told.
+std::string clock_name() {
+  const std::string boot = system_text("/proc/sys/kernel/random/boot_id");
+  std::error_code error;  // of kernels before 5.6, which have no time namespaces
+  return boot.empty() ? "" : boot + std::filesystem::read_symlink("/proc/self/ns/time", error).string();
+}
+
 }  // namespace
 
-ClockOffset offset_between(int64_t least, int64_t most, int64_t at) {
+ClockOffset offset_between(int64_t least, int64_t most, int64_t at, bool is_one_clock) {
   if (least <= 0 && 0 <= most) {
-    return {at, 0, std::max(-least, most)};
+    return {at, 0, is_one_clock ? 0 : std::max(-least, most)};
   }
   const int64_t width = most - least;  // below 0 where the clocks drifted by more than the messages took
   return {at, least + width / 2, (std::abs(width) + 1) / 2};
 }
 
 ClockOffset measure_clock_offset(const comm::MpiGroup& group) {
+  const std::string of_rank_0 = group.broadcast(clock_name(), 0);
   if (group.rank() == 0) {
     for (int rank = 1; rank < group.size(); ++rank) {
       const Bounds bounds = ask(group, rank);
@@ -109,7 +120,8 @@ ClockOffset measure_clock_offset(const comm::MpiGroup& group) {
   Bounds bounds;
   answer(group);
   group.receive(&bounds, sizeof bounds, 0);
-  return offset_between(bounds.least, bounds.most, trace::now());
+  const bool is_one_clock = !of_rank_0.empty() && of_rank_0 == clock_name();
+  return offset_between(bounds.least, bounds.most, trace::now(), is_one_clock);
 }
 
 int64_t ClockAlignment::on_rank_0(int64_t own) const {
@@ -518,7 +530,9 @@ void write_file(const std::string& what, const options::StepRange& steps, const 
       events += note.num_events;
     }
     log_line(str(what, ": ", path, ", ", events, " events of ", counted(notes.size(), "rank"), ", ", bytes_text(bytes),
-                 notes.size() > 1 ? str("; clocks agree within ", fixed_text(error_us(notes), 1), " us") : ""));
+                 notes.size() < 2        ? ""
+                 : error_us(notes) > 0.0 ? str("; clocks agree within ", fixed_text(error_us(notes), 1), " us")
+                                         : "; all of one clock"));
   } catch (const Error& error) {
     log_warning(str("the ", what, " is lost, and training goes on: ", error.message()));
   }

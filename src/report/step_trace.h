@@ -20,9 +20,9 @@ struct ClockOffset {
   int64_t error = 0;   ///< by which `offset` may be wrong, either way
 };
 
-/// What is known of a clock between these bounds: that it is rank 0's own where it may be, as on one node without time
-/// namespaces, however late the answers came; else the middle. Pure.
-ClockOffset offset_between(int64_t least, int64_t most, int64_t at);
+/// What is known of a clock between these bounds: that it is rank 0's own where it may be, and for sure where the system
+/// says that they are one, however late the answers came; else the middle. Pure.
+ClockOffset offset_between(int64_t least, int64_t most, int64_t at, bool is_one_clock = false);
 
 /// Rank 0 sends each other rank its turn of messages, to which that one answers with its time. An answer's time lies
 /// between those of its question and its arrival, by rank 0's clock: each pair gives a lower and an upper bound of the

@@ -34,6 +34,8 @@ TEST_CASE("clock alignment: a clock that may be rank 0's is taken for it, anothe
   CHECK(same.at == 7);
   CHECK(same.offset == 0);
   CHECK(same.error == 2'000'000);
+  CHECK(offset_between(-300, 2'000'000, 7, /*is_one_clock=*/true).error == 0);
+  CHECK(offset_between(300, 500, 7, /*is_one_clock=*/true).offset == 400);  // the messages know better
   const ClockOffset ahead = offset_between(4'999'000, 5'000'003, 7);
   CHECK(ahead.offset == 4'999'501);
   CHECK(ahead.error == 502);
