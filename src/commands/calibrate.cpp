@@ -1,11 +1,13 @@
 // The command `calibrate`: measures this machine for the planner.
 #include <ATen/Parallel.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
 
 #include "src/base/files.h"
+#include "src/base/host.h"
 #include "src/base/log.h"
 #include "src/base/text.h"
 #include "src/base/timer.h"
@@ -24,6 +26,7 @@ namespace {
 
 constexpr int64_t kMostFileBytes = int64_t{64} << 20;
 constexpr size_t kUsualFileBytes = 64 << 10;
+constexpr double kMostOfOthers = 0.05;  // of the processors' time; what the system itself does takes a hundredth
 
 struct CalibrateOptions {
   std::string out = "machine.json";
@@ -102,9 +105,31 @@ double operation_seconds(at::ScalarType type, const train::RateTables& tables, c
   return std::max(0.0, measured - kernels) / (work.forward_operations + work.backward_operations);
 }
 
+// What else works on a node while its ranks measure: other programs, or the host of a virtual machine.
+class OthersWork {
+ public:
+  // Of all time of the node's processors since this was made; the most of all nodes. Collective over `session`'s world.
+  double share(const comm::MpiSession& session) const {
+    std::vector<double> own = {process_usage().cpu_seconds - process_};
+    session.node().sum(own);
+    const NodeUsage now = node_usage();
+    const double busy = now.all > node_.all ? (now.busy - node_.busy) / (now.all - node_.all) : 0.0;
+    const double processors = std::max(1.0, static_cast<double>(::sysconf(_SC_NPROCESSORS_ONLN)));
+    std::vector<double> most = {busy - own.front() / (processors * timer_.seconds())};
+    session.world().max(most);
+    return most.front();
+  }
+
+ private:
+  Timer timer_;
+  NodeUsage node_ = node_usage();
+  double process_ = process_usage().cpu_seconds;
+};
+
 int calibrate(const CalibrateOptions& chosen, comm::MpiSession& session) {
   const comm::MpiGroup& world = session.world();
   const Timer timer;
+  const OthersWork others;
   const auto placements = train::set_threads(chosen.threads, world);
   train::report_placement(placements);
   const auto ranks = static_cast<int>(world.max(session.node().size()));
@@ -132,6 +157,11 @@ int calibrate(const CalibrateOptions& chosen, comm::MpiSession& session) {
   }
   population.messages = train::calibrate_messages(world);
   const auto nodes = train::calibrate_nodes(world);
+  if (const double share = others.share(session); share > kMostOfOthers) {
+    log_warning(
+        str(fixed_text(100.0 * share, 0), " % of the time of a node's processors went to something else than this ",
+            "calibration: its figures are not those of the machine alone; calibrate again when nothing else runs"));
+  }
   comm::agreed_on_rank_0(world, [&] {
     auto machine = machine_there();  // again: what others have measured meanwhile stays
     if (nodes.bytes_per_s > 0.0) {

@@ -100,6 +100,7 @@ def calibrated(program, folder, launcher):
         for one in [started(ranks, "--storage", folder) for ranks in together]:
             said = one.communicate()[1]
             check(f"calibrate: {said}", one.returncode == 0)
+            check(f"it is told that another one runs: {said}", ("went to something else" in said) or len(together) == 1)
     populations = json.loads(path.read_text())["populations"]
     check("a population for each number of ranks", sorted(one["ranks"] for one in populations) == [1, 2])
     populations.sort(key=lambda one: one["ranks"])
