@@ -13,7 +13,7 @@ namespace vit_hybrid::train {
 namespace {
 
 constexpr const char* kFormat = "vit_hybrid machine 1";
-constexpr double kMost = 1e18;  // of any rate or size: a thousand times the fastest machine
+constexpr double kMostFigure = 1e18;  // of any rate or size: a thousand times the fastest machine
 
 // Where a size lies between two points: the index of the lower one, and how much of the upper one counts.
 struct Place {
@@ -90,8 +90,8 @@ class Reader {
   double checked(const Json& item, const std::string& key, bool may_be_zero) const {
     if (!item.is_number()) fail(key, "is no number");
     const auto number = item.get<double>();
-    if (!std::isfinite(number) || number < 0.0 || number > kMost || (number == 0.0 && !may_be_zero)) {
-      fail(key, str("is ", number, ", not a positive number up to ", kMost));
+    if (!std::isfinite(number) || number < 0.0 || number > kMostFigure || (number == 0.0 && !may_be_zero)) {
+      fail(key, str("is ", number, ", not a positive number up to ", kMostFigure));
     }
     return number;
   }
