@@ -71,6 +71,15 @@ def refusals(program, folder, machine):
     check(f"another device: {code}, {said}", code == USAGE and "computes on 'cuda'" in said)
     code, said = message(json.dumps(machine), "--precision", "fp16")
     check(f"another precision: {code}, {said}", code == USAGE and "no rates of fp16" in said)
+    words = (program, "plan", "--machine", folder / "alone.json", "--device", "cpu", "--dp", 48, "--json", "--data", "synthetic",
+             "--global-batch-size", 48)
+    (folder / "alone.json").write_text(json.dumps(machine))
+    check("ranks are on nodes as the file has them", json.loads(run(*words).stdout)["nodes"] == 2)
+    (folder / "alone.json").write_text(changed(machine, lambda m: m.pop("between_nodes")))
+    check("of a network that is not known on one", json.loads(run(*words).stdout)["nodes"] == 1)
+    done = run(*words, "--ranks-per-node", 24)
+    check(f"a network is not free: {done.returncode}, {done.stderr}",
+          done.returncode == USAGE and "does not know what joins nodes" in done.stderr)
     done = run(program, "plan", "--machine", folder / "none.json", "--dp", 1)
     check(f"no file: {done.returncode}, {done.stderr}", done.returncode == MISSING and "none.json" in done.stderr)
 
