@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 USAGE, BAD_DATA, MISSING, CANNOT_CREATE = 64, 65, 66, 73
-PHASES = {"data_wait", "forward", "backward", "reduce", "optimizer", "step"}
+PHASES = {"data_wait", "forward", "backward", "reduce", "optimizer", "waiting", "step"}
 failures = []
 
 
