@@ -21,6 +21,7 @@ from pathlib import Path
 LEAST_BYTES = 16 << 20
 BOUND = 0.03
 SUM_BOUND = 0.10
+PROCESS_BOUND = 0.05
 SMALL = 4 << 20
 READ_AHEAD = 4  # batches that need not be there when most is held: of training and of validation
 STEPS = 3
@@ -81,7 +82,7 @@ def batch_bytes(options):
 def main():
     program, count, most_ranks, launcher = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:]
     rng = random.Random(20261124)
-    checked, traffic, failures = 0, 0, []
+    checked, traffic, growths, failures = 0, 0, [], []
     for number in range(count):
         options, ranks = draw(rng, most_ranks, cuts_data=most_ranks >= 4 and number % EVERY == 0)
         words = [f"--{name}={value}" for name, value in options.items() if name != "valid"]
@@ -116,11 +117,15 @@ def main():
                 if abs(predicted - bytes_held) > BOUND * bytes_held + (slack if name == "data" else 0):
                     failures.append(f"run {number}, rank {rank['rank']}: {name} {bytes_held / 2**20:.2f} MiB, predicted "
                                     f"{predicted / 2**20:.2f}: {' '.join(words)}")
+            growths.append((memory["process_peak"] - memory["process_start"]) / memory["predicted_process"])
             total, held = memory["predicted_total"], memory["total_peak"]
             if not held <= 1.001 * total + SMALL or total > (1 + SUM_BOUND) * held + slack + SMALL:
                 failures.append(f"run {number}, rank {rank['rank']}: {held / 2**20:.2f} MiB in all, predicted "
                                 f"{total / 2**20:.2f}: {memory['peak']} {memory['predicted']} {' '.join(words)}")
     print(f"{count} runs, {checked} classes of {LEAST_BYTES >> 20} MiB or more, traffic of {traffic} axes, {len(failures)} failures")
+    near = sum(abs(growth - 1) <= PROCESS_BOUND for growth in growths)
+    print(f"processes of {len(growths)} ranks grew by {min(growths):.3f} to {max(growths):.3f} times what was predicted, {near} within "
+          f"{PROCESS_BOUND:.0%}")
     for failure in failures:
         print("FAILED:", failure)
     return 1 if failures or checked < count else 0
