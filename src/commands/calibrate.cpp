@@ -1,5 +1,7 @@
 // The command `calibrate`: measures this machine for the planner.
 #include <ATen/Parallel.h>
+#include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,7 +26,6 @@ namespace vit_hybrid::commands {
 
 namespace {
 
-constexpr int64_t kMostFileBytes = int64_t{64} << 20;
 constexpr size_t kUsualFileBytes = 64 << 10;
 constexpr double kMostOfOthers = 0.05;  // of the processors' time; what the system itself does takes a hundredth
 
@@ -64,12 +65,42 @@ std::vector<std::pair<std::string, at::ScalarType>> types_of(const std::string& 
   return {*std::find_if(all.begin(), all.end(), [&](const auto& type) { return type.first == precision; })};
 }
 
-// What --out has already; of another machine it is refused. On rank 0.
+// The file that --out names, at the end of its links. On rank 0.
+std::string file_at(const std::string& out) {
+  refuse_existing(out, /*overwrite=*/true);
+  std::error_code error;
+  const auto path = std::filesystem::weakly_canonical(out, error);
+  return error ? out : path.string();
+}
+
+// Held while a machine file is read, completed and written, so that of two calibrations one waits for the other. Where
+// the file system knows no flock(2), the later one counts.
+class FolderHold {
+ public:
+  explicit FolderHold(const std::filesystem::path& folder)
+      : descriptor_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    if (descriptor_ >= 0) {
+      ::flock(descriptor_, LOCK_EX);
+    }
+  }
+  ~FolderHold() {
+    if (descriptor_ >= 0) {
+      ::close(descriptor_);
+    }
+  }
+  FolderHold(const FolderHold&) = delete;
+  FolderHold& operator=(const FolderHold&) = delete;
+
+ private:
+  int descriptor_;
+};
+
+// What is there already; of another machine it is refused. On rank 0.
 train::MachineFile machine_in(const std::string& path, const std::string& name, int cores) {
-  if (!std::filesystem::exists(path)) {
+  if (std::error_code error; !std::filesystem::exists(path, error)) {
     return {name, "cpu", cores, {}, {}};
   }
-  auto machine = train::parse_machine_file(read_regular_file(path, kMostFileBytes), path);
+  auto machine = train::parse_machine_file(train::read_local_file(path), path);
   if (machine.name != name || machine.device != "cpu") {
     throw Error(ErrorClass::kUsage,
                 str("--out ", path, ": that file is of another machine, '", shown(machine.name), "'"),
@@ -133,12 +164,14 @@ int calibrate(const CalibrateOptions& chosen, comm::MpiSession& session) {
   const auto placements = train::set_threads(chosen.threads, world);
   train::report_placement(placements);
   const auto ranks = static_cast<int>(world.max(session.node().size()));
+  std::string path;
   const auto machine_there = [&] {
-    return machine_in(chosen.out, train::this_processor().name, std::max(placements.own.node_cores, 1));
+    return machine_in(path, train::this_processor().name, std::max(placements.own.node_cores, 1));
   };
   comm::agreed_on_rank_0(world, [&] {
+    path = file_at(chosen.out);
     machine_there();  // is told before a minute of measuring
-    WholeFile can_be_written(chosen.out);
+    WholeFile can_be_written(path);
     can_be_written.write(std::string(kUsualFileBytes, '\n'));
     log_line(str("measuring ", counted(ranks, "rank"), " a node with ", counted(at::get_num_threads(), "thread"),
                  " each; a precision takes half a minute or more"));
@@ -163,6 +196,7 @@ int calibrate(const CalibrateOptions& chosen, comm::MpiSession& session) {
             "calibration: its figures are not those of the machine alone; calibrate again when nothing else runs"));
   }
   comm::agreed_on_rank_0(world, [&] {
+    const FolderHold hold(std::filesystem::absolute(path).parent_path());
     auto machine = machine_there();  // again: what others have measured meanwhile stays
     if (nodes.bytes_per_s > 0.0) {
       machine.between_nodes = nodes;
@@ -170,7 +204,7 @@ int calibrate(const CalibrateOptions& chosen, comm::MpiSession& session) {
     std::erase_if(machine.populations,
                   [&](const auto& one) { return one.ranks == population.ranks && one.threads == population.threads; });
     machine.populations.push_back(population);
-    WholeFile file(chosen.out);
+    WholeFile file(path);
     file.write(train::to_text(machine));
     file.finish();
     log_line(str("machine file: ", chosen.out, ", of ", counted(ranks, "rank"), " a node with ",
@@ -185,6 +219,9 @@ int run_calibrate(const Invocation& invocation) {
   options::Settings settings(table);
   read_options(table, invocation.words, settings);
   refuse(settings.problems());
+  if (chosen.out.empty()) {
+    refuse({"--out is empty; give the name of a file, such as machine.json"});
+  }
   return run_job(invocation, [&](comm::MpiSession& session) { return calibrate(chosen, session); });
 }
 

@@ -215,9 +215,12 @@ const Population& MachineFile::nearest(int ranks, int threads) const {
 }
 
 MachineFile parse_machine_file(const std::string& text, const std::string& path) {
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded()) {
-    throw Error(ErrorClass::kBadData, str("machine file '", path, "' is no JSON; was it cut off?"),
+  Json json;
+  try {
+    json = Json::parse(text);
+  } catch (const Json::parse_error& error) {
+    throw Error(ErrorClass::kBadData,
+                str("machine file '", path, "' is no JSON from byte ", error.byte, " of ", text.size(), " on"),
                 "vit_hybrid calibrate writes one");
   }
   if (!json.is_object() || !json.contains("format") || json["format"] != Json(kFormat)) {

@@ -6,10 +6,13 @@
 `calibrated` measures this machine first, which takes a minute, and plans by that. The launcher's words end with the option
 that takes the number of ranks.
 """
+import fcntl
 import json
+import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 USAGE, BAD_DATA, MISSING, CANNOT_CREATE = 64, 65, 66, 73
@@ -102,8 +105,8 @@ def in_a_run(program, folder, machine, launcher):
 
 def calibrated(program, folder, launcher):
     path = folder / "machine.json"
-    def started(ranks, *options):
-        return subprocess.Popen([str(word) for word in (*launcher, ranks, program, "calibrate", "--out", path, "--precision", "fp32",
+    def started(ranks, *options, out=path):
+        return subprocess.Popen([str(word) for word in (*launcher, ranks, program, "calibrate", "--out", out, "--precision", "fp32",
                                                         "--threads", 1, *options)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     for together in ((1, 2), (2,)):  # two at one time keep each other's figures; a second time these are replaced
         for one in [started(ranks, "--storage", folder) for ranks in together]:
@@ -117,12 +120,36 @@ def calibrated(program, folder, launcher):
     check("reading has a rate, and its file is gone", all(one["reading_bytes_per_s"] > 0 for one in populations)
           and not list(folder.glob("*.h5")))
     check(f"a layer costs something beside its kernels: {populations}", all(0 <= one["operation_s"] < 1e-3 for one in populations))
-    path.write_text(changed(json.loads(path.read_text()), lambda m: m.update(machine="another")))
+    measured = json.loads(path.read_text())
+    link = folder / "link.json"
+    link.symlink_to(path)
+    descriptor = os.open(folder, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)  # as another one that is about to write
+    waiting = started(1, "--storage", "none", out=link)
+    while waiting.poll() is None and f":{os.stat(folder).st_ino} " not in "".join(
+            line for line in Path("/proc/locks").read_text().splitlines() if "->" in line):
+        time.sleep(0.1)
+    written = json.loads(path.read_text())
+    written["populations"] = [dict(written["populations"][0], threads=7)]
+    path.write_text(json.dumps(written))
+    os.close(descriptor)
+    said = waiting.communicate()[1]
+    check(f"one waits for another that writes, and keeps its figures: {said}", waiting.returncode == 0 and link.is_symlink() and
+          sorted(one["threads"] for one in json.loads(path.read_text())["populations"]) == [1, 7])
+    path.write_text(changed(measured, lambda m: m.update(machine="another")))
     done = run(program, "calibrate", "--out", path, "--precision", "fp32", "--threads", 1)
     check(f"another machine's file stays: {done.stderr}", done.returncode == USAGE and "is of another machine" in done.stderr)
     done = run(program, "calibrate", "--out", folder / "none/machine.json", "--precision", "fp32", "--threads", 1)
     check(f"a file that cannot be written is told before anything is measured: {done.stdout}, {done.stderr}",
           done.returncode == CANNOT_CREATE and "none/machine.json" in done.stderr and "measur" not in done.stdout)
+    loop = folder / "loop"
+    loop.symlink_to(loop)
+    for out, code, expected in ((loop, CANNOT_CREATE, "Too many levels"), ("x" * 300, CANNOT_CREATE, "File name too long"),
+                                (folder, CANNOT_CREATE, "--out is"), ("", USAGE, "--out is empty")):
+        done = run(program, "calibrate", "--out", out, "--precision", "fp32", "--threads", 1)
+        check(f"--out '{out}': {done.returncode}, {done.stderr}",
+              done.returncode == code and expected in done.stderr and "measur" not in done.stdout)
+    path.write_text(json.dumps(measured))
     return path
 
 

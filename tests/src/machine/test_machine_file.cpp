@@ -117,6 +117,7 @@ TEST_CASE("machine file: what is missing or impossible is named") {
   CHECK(contains(changed("/between_nodes/latency_s", -1), "between_nodes.latency_s is -1"));
   CHECK(contains(changed("/between_nodes/message_s", "little"), "between_nodes.message_s is no number"));
   CHECK(contains(changed("/between_nodes/byte_s", -1), "between_nodes.byte_s is -1"));
+  CHECK(contains(changed("/between_nodes/latency_s", 1.7e308), "between_nodes.latency_s is 1.7e+308, not a positive"));
   CHECK(contains(changed("/between_nodes/look_bytes", 0), "between_nodes.look_bytes is 0"));
   CHECK(contains(changed("/coers", 4), "coers is not known here; known are format, machine, device, cores, "));
   CHECK(contains(changed("/populations/0/message", Json::object()), "populations[0].message is not known here"));
@@ -124,5 +125,5 @@ TEST_CASE("machine file: what is missing or impossible is named") {
   CHECK(changed(table + "/src", "?") == name + ".src is not known here; known are unit, axes, rates, source");
   const Error error = thrown_error([] { parse_machine_file(valid_file().dump().substr(0, 200), "m.json"); });
   CHECK(error.error_class() == ErrorClass::kBadData);
-  CHECK(error.message() == "machine file 'm.json' is no JSON; was it cut off?");
+  CHECK(contains(error.message(), "machine file 'm.json' is no JSON from byte 20"));
 }
