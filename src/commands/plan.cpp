@@ -509,6 +509,10 @@ int run_plan(const Invocation& invocation) {
       log_warning(remark);
     }
   }
+  if (const std::string remark = train::small_data(loaded.config, loaded.config.data.known_samples());
+      !remark.empty() && is_first_process()) {
+    log_warning(remark);
+  }
   const Planner planner(on_nodes, plan.memory_gib, loaded, machine);
   if (is_one) {
     LoadedConfig resolved = loaded;

@@ -42,9 +42,7 @@ std::string remarks_text(const LoadedConfig& loaded) {
 // Iterations of the run; without data those of epochs are known only where an option says how many samples there are.
 int64_t planned_steps(const RunConfig& config) {
   const train::DataConfig& data = config.data;
-  const bool is_generated = data.kind == train::DataKind::kBuiltin || data.kind == train::DataKind::kSynthetic;
-  const int64_t generated = is_generated ? data.generated_samples : data.limit_nsamples;
-  const int64_t samples = data.limit_nsamples > 0 ? std::min(generated, data.limit_nsamples) : generated;
+  const int64_t samples = data.known_samples();
   if (config.schedule.steps > 0) {
     return config.schedule.steps;
   }

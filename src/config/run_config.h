@@ -1,6 +1,7 @@
 // RunConfig: the whole configuration of a run; StepConfig: what of it a training step computes.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <map>
@@ -124,6 +125,11 @@ struct DataConfig {
   int64_t static_bytes = 0;       ///< of each data set: its static fields
   int64_t climatology_bytes = 0;  ///< of validation: the time means
 
+  /// Of training, where the options say it; 0: files do.
+  int64_t known_samples() const {
+    const int64_t all = kind == DataKind::kBuiltin || kind == DataKind::kSynthetic ? generated_samples : limit_nsamples;
+    return limit_nsamples > 0 ? std::min(all, limit_nsamples) : all;
+  }
   /// Whether there are data to validate with; after resolve().
   bool has_validation() const { return kind == DataKind::kHdf5 ? !valid_data.empty() : generated_valid_samples > 0; }
 };

@@ -255,6 +255,13 @@ MemoryPlan plan_memory(const StepConfig& config, const DataConfig& data, const R
   return {bytes, total, compute.device == c10::DeviceType::CPU ? libraries : 0};
 }
 
+std::string small_data(const StepConfig& config, int64_t samples) {
+  return samples == 0 || samples >= config.global_batch_size
+             ? ""
+             : str("--global-batch-size ", config.global_batch_size, " is more than the data have: a step has their ",
+                   samples, " samples, and what is predicted is for ", config.global_batch_size);
+}
+
 std::vector<int> telling_stages(const std::vector<Range>& stages) {
   std::vector<int> telling = {0};
   std::set<int64_t> sizes;

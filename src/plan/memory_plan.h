@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "parallel/pipeline/schedule.h"
@@ -43,6 +44,9 @@ struct ModelPlace {
   int stage = 0;
   int tensor_rank = 0;
 };
+
+/// What is to be said where a training has fewer samples (0: not known) than a step of it; else empty.
+std::string small_data(const StepConfig& config, int64_t samples);
 
 using ClassBytes = std::array<int64_t, kNumMemoryClasses>;
 

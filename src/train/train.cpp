@@ -301,6 +301,9 @@ class Run {
     process_start_ = process_usage().resident_bytes;
     const comm::PhaseScope phase("opening of the data");
     data_.emplace(open_data(config_.model, config_.data, config_.seed, world_));
+    if (const std::string remark = small_data(config_, data_->num_train_samples); !remark.empty()) {
+      log_warning(remark);
+    }
     log_.emplace(data_->train->channel_names(), config_.log_interval);
   }
 

@@ -4,6 +4,7 @@
 #include "model/vit_parameters.h"
 #include "src/plan/memory_plan.h"
 #include "src/plan/step_work.h"
+#include "tests/support/contains.h"
 
 using namespace vit_hybrid;
 using namespace vit_hybrid::train;
@@ -85,6 +86,24 @@ TEST_CASE("memory plan: the state is split over the ranks of --zero-shard-size a
     config.precision.kind = Precision::kBf16;
     CHECK(state_bytes(config) == Approx(6.0 + 12.0 / parts).epsilon(0.01));
   }
+}
+
+TEST_CASE("memory plan: a batch of more samples than the data have is told") {
+  RunConfig config = config_of(2, 1, 1);
+  config.global_batch_size = 256;
+  config.data.kind = DataKind::kSynthetic;
+  config.data.generated_samples = 300;
+  CHECK(config.data.known_samples() == 300);
+  config.data.limit_nsamples = 16;
+  CHECK(config.data.known_samples() == 16);
+  CHECK(small_data(config, 256).empty());
+  CHECK(small_data(config, 0).empty());
+  CHECK(contains(small_data(config, 16),
+                 "--global-batch-size 256 is more than the data have: a step has their 16 samples"));
+  config.data.kind = DataKind::kHdf5;
+  CHECK(config.data.known_samples() == 16);
+  config.data.limit_nsamples = 0;
+  CHECK(config.data.known_samples() == 0);
 }
 
 TEST_CASE("memory plan: the process on the host grows by libraries too, and by what freed blocks keep") {
