@@ -98,8 +98,8 @@ TEST_CASE("memory plan: a batch of more samples than the data have is told") {
   CHECK(config.data.known_samples() == 16);
   CHECK(small_data(config, 256).empty());
   CHECK(small_data(config, 0).empty());
-  CHECK(contains(small_data(config, 16),
-                 "--global-batch-size 256 is more than the data have: a step has their 16 samples"));
+  CHECK(testing::contains(small_data(config, 16),
+                          "--global-batch-size 256 is more than the data have: a step has their 16 samples"));
   config.data.kind = DataKind::kHdf5;
   CHECK(config.data.known_samples() == 16);
   config.data.limit_nsamples = 0;
