@@ -21,7 +21,7 @@ import subprocess
 import time
 
 from messages import BAD_DATA, CANNOT_CREATE, IO, MISSING_INPUT, USAGE, fail, shown
-from program import error_line
+from program import error_line, telling_line
 from run_folder import Run, RunError, opened
 
 SOME_FAILED, COME_AGAIN = 1, 75  # exit codes of a study besides those of messages.py
@@ -277,6 +277,7 @@ class SlurmLauncher:
     def __init__(self, script, ranks_per_node, words=()):
         """`words`: further options of sbatch."""
         self.script, self.ranks_per_node, self.words, self.misses = script, ranks_per_node, list(words), {}
+        self.has_jobs = False  # of this call, or of an earlier one
 
     @staticmethod
     def prepare():
@@ -294,7 +295,8 @@ class SlurmLauncher:
         job = done.stdout.strip().split(";")[0]
         if done.returncode != 0 or not job:
             why = shown(" ".join((done.stderr or done.stdout).split()))
-            fail(f"sbatch ended with exit code {done.returncode}: {why}; what was submitted goes on", IO)
+            fail(f"sbatch ended with exit code {done.returncode}: {why}{'; what was submitted goes on' if self.has_jobs else ''}", IO)
+        self.has_jobs = True
         return {**prepared, "job": job, "command": command}
 
     @staticmethod
@@ -331,7 +333,9 @@ class SlurmLauncher:
             jobs = [line.split()[0] for line in listed.stdout.splitlines() if line.split()[1:] == [state["comment"]]]
             if jobs:
                 state = {**state, "job": jobs[0]}
-        return state if "job" in state and self.outcome(state) is None else None
+        goes_on = "job" in state and self.outcome(state) is None
+        self.has_jobs |= goes_on
+        return state if goes_on else None
 
     def stop(self):
         """Jobs are not the study's to end."""
@@ -502,7 +506,9 @@ class Study:
             self.set_state(point, **{**state, "state": "finished"})
             self.say(f"{left}: done")
             return True
-        error = error_line(self.output(point)) or outcome or "it ended without whole records (metrics.jsonl, summary.json)"
+        output = self.output(point)
+        error = error_line(output) or "; output.txt: ".join(filter(None, [
+            outcome or "it ended without whole records (metrics.jsonl, summary.json)", telling_line(output)]))
         self.set_state(point, **{**state, "state": "failed", "error": error, "outcome": outcome})
         self.say(f"{left}: failed: {error}")
         return True

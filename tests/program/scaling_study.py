@@ -176,6 +176,15 @@ def failures(bench):
     done = bench.run(*words)
     expect(done.returncode == 1 and len(bench.started()) == 3,
      f"a failed run and the others: {done.returncode} {bench.started()}")
+    # A launcher that fails says why in the middle of what it prints.
+    bench.forget()
+    frame = "-" * 74
+    bench.set("broken", "begins", "ssh: Could not resolve hostname n1", f"{frame}\nAdvice on an error.\n{frame}", "goodbye")
+    done = bench.run("--ranks", "1", "--repeat", "1", "--out", "launcher")
+    expect(done.returncode == 1 and "Failed: n1-dp1-tp1-pp1-b8-r1: ended with exit code 255; output.txt: ssh: Could not resolve hostname "
+           "n1\n" in done.err, f"a launcher that fails: {done.err}")
+    bench.set("broken", "its only line")
+    expect("code 255; output.txt: its only line\n" in bench.run("--ranks", "1", "--repeat", "1", "--out", "launcher").err, "one line")
     # Losses that differ.
     bench.forget()
     set_rates(bench.fakes, {"n": 10.0})
@@ -257,7 +266,7 @@ def slurm(bench):
     bench.set("no_sbatch")
     shutil.rmtree(bench.work / "cut-short")
     done = bench.run(*words, launcher=False)
-    expect(done.returncode == 74 and "Invalid account" in done.err and len(done.err.splitlines()) == 1, f"no account: {done.err}")
+    expect(done.returncode == 74 and done.err.endswith("Invalid account\n") and len(done.err.splitlines()) == 1, f"no account: {done.err}")
 
 
 def rough(bench):

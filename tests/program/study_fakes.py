@@ -4,6 +4,7 @@ commands. What they do is told by files of the folder FAKE_DIR:
     rates.json      {"n2-...-r1": samples/s}, by the first key that the run's name begins or ends with; of a training with --epochs
                     also {"rate": ..., "train": [loss of each epoch], "valid": [...], "mib": ..., "joules": a sample}
     fail, hang      names of runs, one a line: fail ends with 64 and a line, hang leaves half a run and sleeps
+    broken          what the launcher says as it fails, before the program
     started         the names of the runs that were started, in their order
 """
 import json
@@ -118,7 +119,12 @@ else:
               open(os.path.join(run, "summary.json"), "w"))
 '''
 
-LAUNCHER = '#!/bin/bash\nshift 2\nwhile [ "$1" = --host ]; do echo "host $2" >>"$FAKE_DIR/hosts"; shift 2; done\nexec "$@"\n'
+LAUNCHER = r'''#!/bin/bash
+shift 2
+while [ "$1" = --host ]; do echo "host $2" >>"$FAKE_DIR/hosts"; shift 2; done
+[ ! -e "$FAKE_DIR/broken" ] || { cat "$FAKE_DIR/broken"; exit 255; }
+exec "$@"
+'''
 
 SBATCH = r'''#!/usr/bin/python3 -SE
 import os, subprocess, sys
@@ -223,7 +229,7 @@ class Bench:
         return path.read_text().split() if path.exists() else []
 
     def forget(self):
-        for name in ("started", "fail", "hang", "off", "hosts"):
+        for name in ("started", "fail", "hang", "off", "hosts", "broken"):
             (self.fakes / name).unlink(missing_ok=True)
 
     def wait_for(self, name):
