@@ -8,6 +8,7 @@
 The folder holds study.json (what is studied), points/NAME/ (run/, the program's run folder; output.txt, what it and its launcher
 printed; state.json, how it ended) and what the script writes of them. A point whose run has ended well is never run again.
 """
+import contextlib
 import ctypes
 import json
 import os
@@ -374,14 +375,19 @@ class Study:
         return self
 
     def __exit__(self, *_):
+        with contextlib.suppress(OSError):  # somebody has removed it
+            if self.has_own_files():  # it was refused before its first run, and must not keep a corrected one from its folder
+                os.remove(os.path.join(self.folder, "study.json"))
         self.lock.release()
+        with contextlib.suppress(OSError):  # which holds something, as a rule
+            os.rmdir(self.folder)
 
     @staticmethod
     def on_signal(number, _frame):
         raise Stopped(signal.Signals(number).name)
 
     def has_own_files(self):
-        """What a study that was killed before its study.json leaves."""
+        """What a study has that ended before its first run."""
         return all(name.startswith("study.") for name in os.listdir(self.folder))
 
     def check_kind(self, path):

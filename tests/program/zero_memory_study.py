@@ -155,6 +155,8 @@ def main():
         largest(bench, "depth", ["--memory-gib", "0.5", "--depth", "1,2,4,8,16,32,64,128", "--micro-batch", "4", "--",
                                  "--generated-samples=16", "--generated-valid-samples=4", "--device=cpu"], "depth")
     else:
+        done = bench.run("--dp", "64", "--out", "sweep", "--", "--global-batch-size=8")
+        expect(done.returncode == 64 and not (work / "sweep").exists(), f"a study that is refused leaves nothing: {done.stderr}")
         sweep(bench, "fp32", ["--tp", "1"], "adam")
         parts(bench, 4, [2])
         done = bench.run("--find", "depth", "--depth", "1,2", "--memory-gib", "4", "--out", "both-fit", "--", "--embed-dim=64",
