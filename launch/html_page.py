@@ -25,10 +25,10 @@ import re
 import xml.etree.ElementTree as ElementTree
 
 from messages import shortened, shown
-from python_with import modules
+from python_with import PLOTS, modules
 from tables import cell_text, is_right
 
-matplotlib, *_ = modules("matplotlib", "matplotlib.backends.backend_svg", "matplotlib.figure", "matplotlib.ticker")
+matplotlib, *_ = modules(*PLOTS)
 
 WIDTH = 9.0  # of a page's plots, in inches
 

@@ -530,9 +530,10 @@ class ReportTest(unittest.TestCase):
         os.makedirs("stub")
         pathlib.Path("stub/matplotlib.py").write_text("raise ImportError('no matplotlib here')", encoding="utf-8")
         environment = {**os.environ, "PYTHONPATH": os.path.abspath("stub")}
-        self.assertEqual(self.call_process("a", code=66, env=environment).stderr,
-                         "report: no matplotlib here; install what it needs: apt-get install python3-matplotlib, or pip install "
-                         "matplotlib\n")
+        done = self.call_process("a", code=66, env=environment)
+        self.assertEqual(done.stderr, "report: no page: no matplotlib here; install what it needs: apt-get install python3-matplotlib, or "
+                         "pip install matplotlib; --no-page does without\n")
+        self.assertEqual(done.stdout.count("finished"), 1)
         self.assertIn("finished", self.call_process("a", "--no-page", env=environment).stdout)
         self.assertFalse(os.path.exists("report.html"))
         self.assertIn("--no-page", self.call_process("--help", env=environment).stdout)
