@@ -45,12 +45,12 @@ body { font: 15px/1.5 sans-serif; color: #1a1a1a; background: #fff; max-width: 1
 h1 { font-size: 1.7em; } h2 { margin-top: 2em; border-bottom: 1px solid #ccc; font-size: 1.3em; } h3 { margin-top: 1.6em; }
 h1, h2, h3, p, figcaption { overflow-wrap: anywhere; }
 p.warning { border-left: 4px solid #b8620a; background: #fff6e5; padding: .5em 1em; }
-div.table { overflow: auto; max-height: 38em; } table { border-collapse: collapse; font-size: 14px; margin: 1em 0; }
+div.table { overflow: auto; max-height: 38em; } table { border-collapse: collapse; font-size: 13px; margin: 1em 0; }
 caption { text-align: left; color: #555; padding-bottom: .3em; }
 th, td { padding: .25em .5em; border-bottom: 1px solid #e0e0e0; text-align: left; vertical-align: top; }
 th, td { white-space: nowrap; } th:first-child, td:first-child { white-space: normal; overflow-wrap: anywhere; min-width: 9em; }
 th.n:first-child, td.n:first-child { min-width: 0; white-space: nowrap; }
-@media print { div.table { overflow: visible; max-height: none; } }
+@media print { div.table { overflow: visible; max-height: none; } th, td { white-space: normal; } figure { break-inside: avoid; } }
 th { border-bottom: 2px solid #888; } td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
 figure { margin: 1em 0; } figure svg { width: 100%; height: auto; display: block; } figcaption { color: #555; font-size: 14px; }
 footer { margin-top: 3em; color: #777; font-size: 13px; }
