@@ -84,6 +84,13 @@ def bar_style(index):
             "linewidth": 0.5}
 
 
+def styles_of(names, order):
+    """{name: bar_style()}, by the place of each name in `order`, so that a class looks alike on all pages, whichever of them a plot
+    has; names that are not there come after."""
+    places = list(dict.fromkeys([*order, *names]))
+    return {name: bar_style(places.index(name)) for name in names}
+
+
 def label(text, longest=40):
     """A user's text for a title, a legend or a tick: never read as a formula, cut in its middle where it is too long."""
     text = shortened(shown(text), longest)
