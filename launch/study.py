@@ -507,7 +507,7 @@ class Study:
             if is_whole or outcome != "" or "job" not in state:
                 break
             time.sleep(1)
-        left = f"{point.name} of {total} runs"
+        left = f"{point.name}{f' of {total} runs' if total > 1 else ''}"
         if is_whole:
             self.set_state(point, **{**state, "state": "finished"})
             self.say(f"{left}: done")
@@ -549,5 +549,11 @@ def failure_lines(failures):
 
 
 def value_text(value):
-    text = "nothing" if value is None else value if isinstance(value, str) else json.dumps(value)
+    """In words: of lists with commas, of a rung the words of its command line."""
+    if isinstance(value, dict):
+        text = " ".join(map(str, value.values()))
+    elif isinstance(value, list):
+        text = ", ".join(map(str, value))
+    else:
+        text = "not given" if value is None else value if isinstance(value, str) else json.dumps(value)
     return shown(text if len(text) <= 200 else text[:199] + "\u2026") or "''"

@@ -234,6 +234,7 @@ def refusals(bench):
             (["--ranks", "1", "--out", str(zero)], 73, "holds a study of launch/zero_memory_study"),
             (["--ranks", "1,2,4", "--steps", "2", "--repeat", "1", "--out", "failing", "--", "--depth=5"], 73,
              "configuration.depth is 5 (there: 4)"),
+            (["--ranks", "1,2", "--steps", "2", "--repeat", "1", "--out", "failing"], 73, "ranks is 1, 2 (there: 1, 2, 4)"),
             (["--ranks", "1,2", "--memory-gib", "0.05", "--out", "small", "--repeat", "1"], 0, "takes 100 MiB a rank, more than")):
         done = bench.run(*words)
         lines = [line for line in done.err.splitlines() if text in line]
