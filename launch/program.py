@@ -55,7 +55,7 @@ def telling_line(text):
     empty where there is none. Frames that Open MPI draws about its advice are left out."""
     outside = "".join(text.split("-" * 74)[::2]).splitlines()
     lines = [line.strip() for line in outside if line.strip()]
-    wrong = [line for line in lines if re.search(r"error|fatal|fail|fault|could not|cannot|not found|denied|killed", line, re.IGNORECASE)]
+    wrong = [line for line in lines if re.search(r"\b(error|fatal|failed|fault|could not|cannot|not found|denied|killed)\b", line, re.IGNORECASE)]
     return shown((wrong or lines or [""])[-1])
 
 

@@ -197,7 +197,7 @@ def failures(bench):
     # A launcher that fails says why in the middle of what it prints.
     bench.forget()
     frame = "-" * 74
-    bench.set("broken", "begins", "ssh: Could not resolve hostname n1", f"{frame}\nAdvice on an error.\n{frame}", "goodbye")
+    bench.set("broken", "begins", "ssh: Could not resolve hostname n1", f"{frame}\nAdvice on an error.\n{frame}", "Failing at: 0")
     done = bench.run("--ranks", "1", "--repeat", "1", "--out", "launcher")
     expect(done.returncode == 1 and "Failed: n1-dp1-tp1-pp1-b8-r1: ended with exit code 255; output.txt: ssh: Could not resolve hostname "
            "n1\n" in done.err, f"a launcher that fails: {done.err}")
