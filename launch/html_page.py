@@ -25,10 +25,10 @@ import re
 import xml.etree.ElementTree as ElementTree
 
 from messages import shortened, shown
-from python_with import modules
+from python_with import PLOTS, modules
 from tables import cell_text, is_right
 
-matplotlib, *_ = modules("matplotlib", "matplotlib.backends.backend_svg", "matplotlib.figure", "matplotlib.ticker")
+matplotlib, *_ = modules(*PLOTS)
 
 WIDTH = 9.0  # of a page's plots, in inches
 
@@ -45,12 +45,12 @@ body { font: 15px/1.5 sans-serif; color: #1a1a1a; background: #fff; max-width: 1
 h1 { font-size: 1.7em; } h2 { margin-top: 2em; border-bottom: 1px solid #ccc; font-size: 1.3em; } h3 { margin-top: 1.6em; }
 h1, h2, h3, p, figcaption { overflow-wrap: anywhere; }
 p.warning { border-left: 4px solid #b8620a; background: #fff6e5; padding: .5em 1em; }
-div.table { overflow: auto; max-height: 38em; } table { border-collapse: collapse; font-size: 14px; margin: 1em 0; }
+div.table { overflow: auto; max-height: 38em; } table { border-collapse: collapse; font-size: 13px; margin: 1em 0; }
 caption { text-align: left; color: #555; padding-bottom: .3em; }
 th, td { padding: .25em .5em; border-bottom: 1px solid #e0e0e0; text-align: left; vertical-align: top; }
 th, td { white-space: nowrap; } th:first-child, td:first-child { white-space: normal; overflow-wrap: anywhere; min-width: 9em; }
 th.n:first-child, td.n:first-child { min-width: 0; white-space: nowrap; }
-@media print { div.table { overflow: visible; max-height: none; } }
+@media print { div.table { overflow: visible; max-height: none; } th, td { white-space: normal; } figure { break-inside: avoid; } }
 th { border-bottom: 2px solid #888; } td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
 figure { margin: 1em 0; } figure svg { width: 100%; height: auto; display: block; } figcaption { color: #555; font-size: 14px; }
 footer { margin-top: 3em; color: #777; font-size: 13px; }
@@ -82,6 +82,13 @@ def bar_style(index):
     """Keywords of axes.bar() for the index-th class of a plot with at most ten."""
     return {"facecolor": FILLS[index % len(FILLS)], "hatch": HATCHES[index % len(HATCHES)], "edgecolor": "0.25",
             "linewidth": 0.5}
+
+
+def styles_of(names, order):
+    """{name: bar_style()}, by the place of each name in `order`, so that a class looks alike on all pages, whichever of them a plot
+    has; names that are not there come after."""
+    places = list(dict.fromkeys([*order, *names]))
+    return {name: bar_style(places.index(name)) for name in names}
 
 
 def label(text, longest=40):

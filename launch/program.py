@@ -7,6 +7,7 @@ import difflib
 import itertools
 import json
 import os
+import re
 import shutil
 import subprocess
 
@@ -47,6 +48,15 @@ def error_line(text):
     first = lines[errors[-1]][len(NAME):]
     below = list(itertools.takewhile(lambda line: line.startswith("  "), lines[errors[-1] + 1:])) if first.endswith(":") else []
     return shown(" ".join([first, "; ".join(line.strip() for line in below)]).strip())
+
+
+def telling_line(text):
+    """Of an output without an error of the program: its last line that reads like one of a launcher or a shell, else its last line;
+    empty where there is none. Frames that Open MPI draws about its advice are left out."""
+    outside = "".join(text.split("-" * 74)[::2]).splitlines()
+    lines = [line.strip() for line in outside if line.strip()]
+    wrong = [line for line in lines if re.search(r"\b(error|fatal|failed|fault|could not|cannot|not found|denied|killed)\b", line, re.IGNORECASE)]
+    return shown((wrong or lines or [""])[-1])
 
 
 def answer(program, words, say=lambda line: None):

@@ -15,19 +15,32 @@ PIP_NAMES = {"PIL": "pillow"}
 NOT_IN_DEBIAN = {"wandb"}
 
 
-def modules(*names):
+PLOTS = ("matplotlib", "matplotlib.backends.backend_svg", "matplotlib.figure", "matplotlib.ticker")  # those of html_page.py
+
+
+def lacking(*names):
+    """Why the modules are not there, and what to install, in one line; None where they are."""
     try:
-        return [importlib.import_module(name) for name in names]
+        for name in names:
+            importlib.import_module(name)
+        return None
     except Exception as error:  # also one that is there and broken: built for another NumPy, without its library
         missing = error
     if os.access(SYSTEM_PYTHON, os.X_OK) and sys.executable != SYSTEM_PYTHON:
         sys.stdout.flush()
         os.execv(SYSTEM_PYTHON, [SYSTEM_PYTHON, *sys.argv])
-    if {"-h", "--help"} & set(sys.argv):
-        return [None] * len(names)
     packages = list(dict.fromkeys(name.split(".")[0] for name in names))
     debian = " ".join(f"python3-{package.lower()}" for package in packages)
     ways = [] if NOT_IN_DEBIAN & set(packages) else [f"apt-get install {debian}"]
     ways.append("pip install " + " ".join(PIP_NAMES.get(package, package) for package in packages))
-    print(f"{os.path.basename(sys.argv[0])}: {missing}; install what it needs: {', or '.join(ways)}", file=sys.stderr)
+    return f"{missing}; install what it needs: {', or '.join(ways)}"
+
+
+def modules(*names):
+    why = lacking(*names)
+    if why is None:
+        return [importlib.import_module(name) for name in names]
+    if {"-h", "--help"} & set(sys.argv):
+        return [None] * len(names)
+    print(f"{os.path.basename(sys.argv[0])}: {why}", file=sys.stderr)
     sys.exit(66)

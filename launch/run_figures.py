@@ -8,7 +8,9 @@ import statistics
 from messages import shown
 from run_folder import figure, part
 
-PHASES = ["forward", "backward", "reduce", "optimizer", "data_wait"]
+PHASES = ["data_wait", "forward", "backward", "reduce", "optimizer"]  # which follow each other in a step
+CLASSES = ["parameters", "gradients", "optimizer", "communication", "packed_weights", "activations", "workspaces", "data",
+           "untagged"]  # of memory
 
 
 def energy_of(summary):

@@ -11,7 +11,8 @@ import warnings
 
 import numpy
 
-from html_page import bar_style, label, legend, line_style, matplotlib, new_figure
+from html_page import bar_style, label, legend, line_style, matplotlib, new_figure, styles_of
+from run_figures import CLASSES, PHASES
 from run_folder import figure, mean_over_channels, part
 from tables import bytes_text, number_text
 
@@ -20,7 +21,7 @@ MOST_BARS = 40  # runs with a bar
 MOST_DETAILED = 10  # runs whose ranks are shown
 MOST_RANKS = 64  # with a bar of their own
 MOST_POINTS = 400  # of a curve
-PHASES = ["data_wait", "forward", "backward", "reduce", "optimizer"]  # which follow each other in a step
+PREDICTED = {"alpha": 0.4}  # on a class's style: paler than what was measured
 GREY = {"color": "0.75", "linewidth": 0.8, "marker": ".", "zorder": 1}
 LOG_RATIO = 30  # between a curve's largest and smallest value, from which on its axis is logarithmic
 MiB = 1 << 20
@@ -197,13 +198,10 @@ def stack(bar, places, values, styles, is_named=True, **keywords):
             base = base + heights
 
 
-def styles_of(names):
-    return {name: bar_style(index) for index, name in enumerate(names)}
-
-
 def rows_figure(rows, subplots=1, **keywords):
     """For horizontal bars, the first row on top, as high as its rows need."""
     drawn = new_figure(1.3 + 0.36 * max(rows, 2))
+    drawn.get_layout_engine().set(wspace=0.06)  # between the last number of an axis and the first one of the next
     axes = drawn.subplots(1, subplots, squeeze=False, sharey=True, **keywords)[0]
     for each in axes:
         each.grid(axis="y", visible=False)
@@ -260,7 +258,7 @@ def steps_of(run):
 
 def add_time_of_runs(page, runs):
     """Bars of the runs beside each other. Returns the runs whose times are known, and the phases' styles."""
-    styles = styles_of([*PHASES, "other"])
+    styles = styles_of([*PHASES, "other"], PHASES)
     timed = [run for run in runs if run.ranks and all(phases_of(rank, steps_of(run)) for rank in run.ranks)]
     if not timed:
         return timed, styles
@@ -363,17 +361,22 @@ def draw_memory(bar, ranks, styles, size, width):
     axes = bar.__self__
     sides = [("predicted", "predicted_total", -size / 4), ("peak", "total_peak", size / 4)] if has_prediction else [
         ("peak", "total_peak", 0)]
+    is_flat, longest = bar.__name__ == "barh", 0.0
     for side, total, offset in sides:
         places = numpy.arange(len(ranks)) + offset
         values = {name: [(figure(rank, "memory", side, name) or 0) / MiB for rank in ranks] for name in styles}
-        stack(bar, places, values, styles, is_named=side == "peak", **{width: size / len(sides)})
+        looks = {name: {**style, **PREDICTED} for name, style in styles.items()} if side == "predicted" else styles
+        stack(bar, places, values, looks, is_named=side == "peak", **{width: 0.92 * size / len(sides)})
         totals = [(place, figure(rank, "memory", total) / MiB) for place, rank in zip(places, ranks)
                   if figure(rank, "memory", total) is not None]
         points = list(zip(*totals)) if totals else [[], []]
-        is_flat = bar.__name__ == "barh"
+        longest = max([longest, *points[1], *map(sum, zip(*values.values()))])
         axes.plot(*(points[::-1] if is_flat else points), linestyle="", marker="|" if is_flat else "_", color="black",
                   markersize=max(12 * size * min(1, 16 / len(ranks)) if not is_flat else 10, 3), markeredgewidth=2.0,
                   label="all at\none time" if side == "peak" else None)
+    if has_prediction:
+        axes.add_patch(matplotlib.patches.Rectangle((0, 0), 0, 0, facecolor="0.4", label="pale:\npredicted", **PREDICTED))
+    (axes.set_xlim if is_flat else axes.set_ylim)(0, 1.06 * (longest or 1))  # the mark at the longest bar's end is seen whole
     return has_prediction
 
 
@@ -386,7 +389,7 @@ def add_memory_of_runs(page, runs):
     counted = [run for run in runs if fullest(run)]
     if not counted:
         return counted, {}
-    styles = styles_of(classes_of(counted))
+    styles = styles_of(classes_of(counted), CLASSES)
     page.heading("Memory", 3)
     if len(counted) > 1:
         shown = counted[:MOST_BARS]
@@ -478,7 +481,7 @@ def add_energy_bars(page, runs, by_run, title, unit, caption="", are_parts=True)
         return
     drawn, axes = rows_figure(len(runs) * (1 if are_parts else len(names) / 2))
     if are_parts:
-        stack(axes[0].barh, range(len(runs)), values, styles_of(names), height=0.7)
+        stack(axes[0].barh, range(len(runs)), values, styles_of(names, PHASES), height=0.7)
     else:
         height = 0.8 / len(names)
         for index, name in enumerate(names):

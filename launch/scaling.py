@@ -9,11 +9,16 @@ import statistics
 TOLERANCES = {"fp64": 1e-9, "fp32": 1e-3, "tf32": 5e-3, "bf16": 5e-3, "fp16": 5e-3}
 
 
+def middle_run(setting):
+    """The run whose figures are the point's, so that they agree with each other: that with the median of the samples/s, of an even
+    number the slower of the two in the middle."""
+    runs = [run for run in setting.runs if run["samples_per_s"]] or setting.runs
+    return sorted(runs, key=lambda run: run["samples_per_s"] or 0)[(len(runs) - 1) // 2] if runs else None
+
+
 def middle(setting, key):
-    """The median over the runs of a setting. Of an even number of runs it is the worse of the two in the middle (the lower rate,
-    the longer time), and not their mean: so samples/s, time of a step and node-hours are those of one run and agree."""
-    values = [run[key] for run in setting.runs if run[key] is not None]
-    return (statistics.median_low if key == "samples_per_s" else statistics.median_high)(values) if values else None
+    run = middle_run(setting)
+    return run and run[key]
 
 
 # ---- arithmetic of scaling -------------------------------------------------------------------------------------------

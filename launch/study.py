@@ -8,6 +8,7 @@
 The folder holds study.json (what is studied), points/NAME/ (run/, the program's run folder; output.txt, what it and its launcher
 printed; state.json, how it ended) and what the script writes of them. A point whose run has ended well is never run again.
 """
+import contextlib
 import ctypes
 import json
 import os
@@ -21,7 +22,7 @@ import subprocess
 import time
 
 from messages import BAD_DATA, CANNOT_CREATE, IO, MISSING_INPUT, USAGE, fail, shown
-from program import error_line
+from program import error_line, telling_line
 from run_folder import Run, RunError, opened
 
 SOME_FAILED, COME_AGAIN = 1, 75  # exit codes of a study besides those of messages.py
@@ -277,6 +278,7 @@ class SlurmLauncher:
     def __init__(self, script, ranks_per_node, words=()):
         """`words`: further options of sbatch."""
         self.script, self.ranks_per_node, self.words, self.misses = script, ranks_per_node, list(words), {}
+        self.has_jobs = False  # of this call, or of an earlier one
 
     @staticmethod
     def prepare():
@@ -294,7 +296,8 @@ class SlurmLauncher:
         job = done.stdout.strip().split(";")[0]
         if done.returncode != 0 or not job:
             why = shown(" ".join((done.stderr or done.stdout).split()))
-            fail(f"sbatch ended with exit code {done.returncode}: {why}; what was submitted goes on", IO)
+            fail(f"sbatch ended with exit code {done.returncode}: {why}{'; what was submitted goes on' if self.has_jobs else ''}", IO)
+        self.has_jobs = True
         return {**prepared, "job": job, "command": command}
 
     @staticmethod
@@ -331,7 +334,9 @@ class SlurmLauncher:
             jobs = [line.split()[0] for line in listed.stdout.splitlines() if line.split()[1:] == [state["comment"]]]
             if jobs:
                 state = {**state, "job": jobs[0]}
-        return state if "job" in state and self.outcome(state) is None else None
+        goes_on = "job" in state and self.outcome(state) is None
+        self.has_jobs |= goes_on
+        return state if goes_on else None
 
     def stop(self):
         """Jobs are not the study's to end."""
@@ -370,14 +375,19 @@ class Study:
         return self
 
     def __exit__(self, *_):
+        with contextlib.suppress(OSError):  # somebody has removed it
+            if self.has_own_files():  # it was refused before its first run, and must not keep a corrected one from its folder
+                os.remove(os.path.join(self.folder, "study.json"))
         self.lock.release()
+        with contextlib.suppress(OSError):  # which holds something, as a rule
+            os.rmdir(self.folder)
 
     @staticmethod
     def on_signal(number, _frame):
         raise Stopped(signal.Signals(number).name)
 
     def has_own_files(self):
-        """What a study that was killed before its study.json leaves."""
+        """What a study has that ended before its first run."""
         return all(name.startswith("study.") for name in os.listdir(self.folder))
 
     def check_kind(self, path):
@@ -497,12 +507,14 @@ class Study:
             if is_whole or outcome != "" or "job" not in state:
                 break
             time.sleep(1)
-        left = f"{point.name} of {total} runs"
+        left = f"{point.name}{f' of {total} runs' if total > 1 else ''}"
         if is_whole:
             self.set_state(point, **{**state, "state": "finished"})
             self.say(f"{left}: done")
             return True
-        error = error_line(self.output(point)) or outcome or "it ended without whole records (metrics.jsonl, summary.json)"
+        output = self.output(point)
+        error = error_line(output) or "; output.txt: ".join(filter(None, [
+            outcome or "it ended without whole records (metrics.jsonl, summary.json)", telling_line(output)]))
         self.set_state(point, **{**state, "state": "failed", "error": error, "outcome": outcome})
         self.say(f"{left}: failed: {error}")
         return True
@@ -537,5 +549,11 @@ def failure_lines(failures):
 
 
 def value_text(value):
-    text = "nothing" if value is None else value if isinstance(value, str) else json.dumps(value)
+    """In words: of lists with commas, of a rung the words of its command line."""
+    if isinstance(value, dict):
+        text = " ".join(map(str, value.values()))
+    elif isinstance(value, list):
+        text = ", ".join(map(str, value))
+    else:
+        text = "not given" if value is None else value if isinstance(value, str) else json.dumps(value)
     return shown(text if len(text) <= 200 else text[:199] + "\u2026") or "''"

@@ -48,6 +48,12 @@ def is_right(column):
     return any(map(is_number, column)) and all(cell is None or is_number(cell) for cell in column)
 
 
+def with_figures(columns):
+    """(header, rows) of {name: cells}, without the columns in which nothing is known."""
+    known = {name: cells for name, cells in columns.items() if any(cell is not None for cell in cells)}
+    return list(known), [list(row) for row in zip(*known.values())]
+
+
 def table_lines(header, rows):
     """Lines of columns as wide as they need to be: numbers to the right, texts to the left."""
     columns = list(zip(header, *rows))

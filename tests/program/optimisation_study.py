@@ -268,6 +268,8 @@ def refusals(bench):
             (["--rungs", "bf16", "--", "--seed=2"], 64, "give --first-seed and --seeds"),
             (["--rungs", "bf16", "--out", "other"], 73, "holds other files and no study"),
             (["--rungs", "bf16", "--out", "failing", "--first-seed", "3"], 73, "first_seed is 3 (there: 7)"),
+            (["--rungs", "tp", "--seeds", "2", "--out", "failing"], 73,
+             "(there: not given); rungs.bf16 is not given (there: --precision=bf16); give the same again"),
             (["--rungs", "tp,bf16", "--ranks", "8", "--seeds", "1", "--out", "wide", "--set", "idle:--recompute=none"], 0,
              "Left out: tp: 2 problems in the configuration: ")):
         done = bench.run(*(words if "--out" in words else ["--out", "refused", *words]))

@@ -422,7 +422,13 @@ def test_perf_problems(launches):
     out = launches.refused(PERF, "rank 0 (and 1 other): perf cannot be used on ", 66, command=mpi, FAKE_EVENTS="none")
     require(not list(out.iterdir()) and not launches.log("program"), "the program was run, or something is left")
     launches.refused(PERF, "(No permission to enable cpu-clock:u event.); kernel.perf_event_paranoid is ", 66, FAKE_EVENTS="none")
-    launches.refused(PERF, "perf took no samples; the steps may be beyond those that were done, or too short", 65, FAKE_SCRIPT="none")
+    # A folder in which nothing was captured takes the next try.
+    for code, arguments in ((65, {}), (66, {"FAKE_CODE": "66"})):
+        out, _, err = launches.launch(PERF, code=code, FAKE_SCRIPT="none", **arguments)
+        require(err == ("profile: the command ended with exit code 66\n" if arguments else "profile: perf took no samples; the steps may "
+                        "be beyond those that were done, or too short\n"), f"said is {err}")
+        require(not list(out.iterdir()), f"there are {list(out.iterdir())}")
+        launches.launch(PERF, out=out)
     launches.refused(PERF, "perf script cannot read ", 74, FAKE_SCRIPT="broken")
     launches.refused(PERF, "there is no perf in PATH (Debian: apt-get install linux-perf)", 66, without="perf")
     launches.refused(["--tool=nsys"], "there is no nsys in PATH (Nsight Systems", 66, without="nsys")

@@ -31,7 +31,9 @@ report = importlib.util.module_from_spec(importlib.util.spec_from_loader("report
 loader.exec_module(report)
 import event_file  # noqa: E402
 import matplotlib.image  # noqa: E402
+import optimisation_plots  # noqa: E402
 import run_plots  # noqa: E402
+from comparison import QUANTITIES, compare  # noqa: E402
 from run_folder import Run, curves, name_apart  # noqa: E402
 from tables import bytes_text, number_text, table_lines  # noqa: E402
 
@@ -271,10 +273,22 @@ class ReportTest(unittest.TestCase):
         predicted = [values_of(bar) for bar in axes.containers if bar.get_label().startswith("_")]
         self.assertAlmostEqual(sum(values[2] for values in predicted), 20 + 5 * 2 / 1024)
         self.assertEqual([list(line.get_ydata()) for line in axes.lines], [[19] * 3, [10, 10 + 1 / 1024, 10 + 2 / 1024]])
+        self.assertGreater(axes.get_ylim()[1], 1.05 * (20 + 5 * 2 / 1024), "the mark at the longest bar is cut")
+        by_name = {bar.get_label(): bar for bar in axes.containers}
+        pale = next(bar for name, bar in by_name.items() if name.startswith("_"))
+        self.assertEqual((pale[0].get_alpha(), by_name["data"][0].get_alpha()), (0.4, None))
+        self.assertLess(pale[0].get_x() + pale[0].get_width() + 0.02, by_name["data"][0].get_x(), "the two touch")
+        self.assertIn("pale:\npredicted", [text.get_text() for text in axes.get_legend().get_texts()])
+        # A class looks alike whatever else is there, here without communication and packed weights.
+        self.assertEqual({name: by_name[name][0].get_hatch() for name in CLASSES},
+                         {"parameters": "", "gradients": "//", "optimizer": "\\\\", "activations": "", "data": "++"})
         # Communication: bytes of a step; an axis of one rank moves none.
         left, right = plots.figures["Bytes of a step by axis: a"].axes
         self.assertEqual([[patch.get_width() for patch in bars] for bars in left.containers], [[4.0], [4.0]])
         self.assertEqual([patch.get_width() for patch in right.containers[0]], [2.0])
+        left.figure.draw_without_rendering()
+        ends = [axes.xaxis.get_ticklabels()[index].get_window_extent() for axes, index in ((left, -1), (right, 0))]
+        self.assertGreater(ends[1].x0 - ends[0].x1, 8, "numbers of two axes meet")
         for figure in plots.figures.values():
             for axes in figure.axes:
                 self.assertTrue(axes.get_title() and axes.get_xlabel(), "a plot without title or axis")
@@ -299,6 +313,20 @@ class ReportTest(unittest.TestCase):
         page = self.page()
         self.assertIn(["a", "training", "8", "400", "50", "60"], page.tables[-1])
         self.assertIn("Energy of a: measured by RAPL.", page.texts)
+
+    def test_wide_intervals(self):
+        """One that is much wider than the differences that were measured leaves the others readable, and its end is marked."""
+        def step(name, pairs):
+            values = {1: {seed: 10.0 for seed in range(len(pairs))}, 2: {seed: 10.0 * (1 + pair) for seed, pair in enumerate(pairs)}}
+            before, after = (types.SimpleNamespace(values=lambda key, n=n: values[n] if key == "samples_per_s" else {}) for n in values)
+            found = {key: compare(before.values(key), after.values(key), quantity, 0.95, 0.01) for key, quantity in QUANTITIES.items()}
+            return types.SimpleNamespace(rung=types.SimpleNamespace(name=name), before=before, after=after, found=found)
+        axes, = optimisation_plots.plot_differences([step("wide", [-0.4, 0.4]), step("worse", [-0.1, -0.11])], 1.0).axes
+        self.assertLess(axes.get_xlim()[1], 100)
+        ends = {line.get_marker(): (line.get_xdata()[0], line.get_ydata()[0]) for line in axes.lines if line.get_marker() in "<>"}
+        self.assertEqual(ends, {"<": (axes.get_xlim()[0], 0), ">": (axes.get_xlim()[1], 0)})
+        cross, = (line for line in axes.lines if line.get_marker() == "X")
+        self.assertEqual((list(cross.get_ydata()), cross.get_markeredgecolor()), ([1], "white"))
 
     def test_use_of_the_machine(self):
         self.make("a")
@@ -530,9 +558,10 @@ class ReportTest(unittest.TestCase):
         os.makedirs("stub")
         pathlib.Path("stub/matplotlib.py").write_text("raise ImportError('no matplotlib here')", encoding="utf-8")
         environment = {**os.environ, "PYTHONPATH": os.path.abspath("stub")}
-        self.assertEqual(self.call_process("a", code=66, env=environment).stderr,
-                         "report: no matplotlib here; install what it needs: apt-get install python3-matplotlib, or pip install "
-                         "matplotlib\n")
+        done = self.call_process("a", code=66, env=environment)
+        self.assertEqual(done.stderr, "report: no page: no matplotlib here; install what it needs: apt-get install python3-matplotlib, or "
+                         "pip install matplotlib; --no-page does without\n")
+        self.assertEqual(done.stdout.count("finished"), 1)
         self.assertIn("finished", self.call_process("a", "--no-page", env=environment).stdout)
         self.assertFalse(os.path.exists("report.html"))
         self.assertIn("--no-page", self.call_process("--help", env=environment).stdout)

@@ -4,6 +4,8 @@ commands. What they do is told by files of the folder FAKE_DIR:
     rates.json      {"n2-...-r1": samples/s}, by the first key that the run's name begins or ends with; of a training with --epochs
                     also {"rate": ..., "train": [loss of each epoch], "valid": [...], "mib": ..., "joules": a sample}
     fail, hang      names of runs, one a line: fail ends with 64 and a line, hang leaves half a run and sleeps
+    broken          what the launcher says as it fails, before the program
+    predicted       a factor: runs of --test have predicted so many times the time of a step
     started         the names of the runs that were started, in their order
 """
 import json
@@ -110,15 +112,21 @@ else:
     memory = {"total_peak": int(figures.get("mib", 100 / ranks) * (1 << 20)), "process_start": 100 << 20, "process_peak": 200 << 20, "device_peak": 0}
     spread = lambda value: {"min": value, "median": value, "mean": value, "std": 0.0}
     joules = figures.get("joules")
+    predicted = {"time": {"predicted": {"step": float(factor) * step}} for factor in lines("predicted")}
     energy = {"unavailable": "made up: no counter"} if joules is None else {"source": "made up", "joules_per_sample": joules}
     json.dump({"steps": steps, "interrupted": False, "ranks": [{"rank": i, "seconds": seconds, "memory": memory} for i in range(ranks)],
-               **({"samples_per_s": rate, "energy": energy} if epochs else {"test": {"steps": steps, "seconds_spread": {"step": spread(step)}, "samples_per_s_spread": spread(rate),
+               **predicted, **({"samples_per_s": rate, "energy": energy} if epochs else {"test": {"steps": steps, "seconds_spread": {"step": spread(step)}, "samples_per_s_spread": spread(rate),
                         "power": {"processors": {"watts": 50.0}, "gpus": {"watts": None, "missing": "no GPU is used"}},
                         "whole_training": {"steps": 100, "duration": 100 * step + 8 * 0.5}}})},
               open(os.path.join(run, "summary.json"), "w"))
 '''
 
-LAUNCHER = '#!/bin/bash\nshift 2\nwhile [ "$1" = --host ]; do echo "host $2" >>"$FAKE_DIR/hosts"; shift 2; done\nexec "$@"\n'
+LAUNCHER = r'''#!/bin/bash
+shift 2
+while [ "$1" = --host ]; do echo "host $2" >>"$FAKE_DIR/hosts"; shift 2; done
+[ ! -e "$FAKE_DIR/broken" ] || { cat "$FAKE_DIR/broken"; exit 255; }
+exec "$@"
+'''
 
 SBATCH = r'''#!/usr/bin/python3 -SE
 import os, subprocess, sys
@@ -223,7 +231,7 @@ class Bench:
         return path.read_text().split() if path.exists() else []
 
     def forget(self):
-        for name in ("started", "fail", "hang", "off", "hosts"):
+        for name in ("started", "fail", "hang", "off", "hosts", "broken", "predicted"):
             (self.fakes / name).unlink(missing_ok=True)
 
     def wait_for(self, name):

@@ -155,12 +155,17 @@ def main():
         largest(bench, "depth", ["--memory-gib", "0.5", "--depth", "1,2,4,8,16,32,64,128", "--micro-batch", "4", "--",
                                  "--generated-samples=16", "--generated-valid-samples=4", "--device=cpu"], "depth")
     else:
+        done = bench.run("--dp", "64", "--out", "sweep", "--", "--global-batch-size=8")
+        expect(done.returncode == 64 and not (work / "sweep").exists(), f"a study that is refused leaves nothing: {done.stderr}")
         sweep(bench, "fp32", ["--tp", "1"], "adam")
         parts(bench, 4, [2])
         done = bench.run("--find", "depth", "--depth", "1,2", "--memory-gib", "4", "--out", "both-fit", "--", "--embed-dim=64",
                          "--generated-samples=16", "--generated-valid-samples=4", "--device=cpu")
         found = bench.results("both-fit")["searches"][0]
         expect(done.returncode == 0 and (found["largest"], found["next"], found["error"]) == (2, None, None), f"{found} {done.stderr}")
+        page = (work / "both-fit/report.html").read_text()
+        expect("; --dp 1 --tp 1 --pp 1 --depth 1,2 --find depth --memory-gib 4; options " in page, "the page lacks what was run")
+        expect("-depth1: done\n" in done.stdout and " of 1 runs" not in done.stdout, f"runs one by one: {done.stdout}")
     check_records(work)
     print(f"{len(FAILURES)} failures")
     return 1 if FAILURES else 0
