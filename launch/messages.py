@@ -8,7 +8,10 @@ Lines begin with the script's name and go to standard error.
 import argparse
 import errno
 import os
+import signal
 import sys
+
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends a script quietly, also while it loads modules; studies then do better
 
 USAGE, BAD_DATA, MISSING_INPUT, CANNOT_CREATE, IO = 64, 65, 66, 73, 74  # exit codes, those of the program
 

@@ -77,8 +77,12 @@ def rank_rows(path, table="ranks"):
             for group in groups:
                 row = row.setdefault(group, {})
             row[key] = value
-    with h5py.File(path, "r") as file:
-        file[table].visititems(add)
+    opened(path).close()  # h5py would wait for a FIFO
+    try:
+        with h5py.File(path, "r") as file:
+            file[table].visititems(add)
+    except (AttributeError, IndexError, RecursionError, TypeError) as error:
+        raise ValueError(f"its '{table}' are no tables of ranks ({error})") from error
     return rows
 
 
@@ -256,6 +260,11 @@ class Run:
             ranks = self.rows_of_ranks()
         return sorted((r for r in ranks if figure(r, "rank") is not None), key=lambda r: r["rank"]) if isinstance(
             ranks, list) else []
+
+    def all_notes(self):
+        """`notes`, and why the figures of the ranks are not read, which is found when they are asked for."""
+        _ = self.ranks
+        return self.notes
 
     def rows_of_ranks(self):
         path = os.path.join(self.path, RANKS_FILE)

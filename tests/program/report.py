@@ -597,6 +597,40 @@ class ReportTest(unittest.TestCase):
         self.page()
         self.assertLess(os.path.getsize("report.html"), 2e6)
 
+    def test_ranks_file_that_is_none(self):
+        try:
+            import h5py
+        except ImportError:
+            self.skipTest("there is no h5py")
+
+        def with_texts(ranks, texts, values=(0, 0)):
+            ranks.create_dataset("host", data=values).attrs["texts"] = texts
+        cases = [lambda file: with_texts(file.create_group("ranks"), b"a", (0, 7)), lambda file: file.create_dataset("ranks", data=[0, 1]),
+                 lambda file: with_texts(file.create_group("ranks"), b"[1,"), lambda file: with_texts(file.create_group("ranks"), b"\xff"),
+                 lambda file: with_texts(file.create_group("ranks"), b"[" * 60000),
+                 lambda file: file.create_group("ranks").create_dataset("rank", data=3),
+                 lambda file: file.create_group("ranks").create_dataset("rank", data=h5py.Empty("f"))]
+        for number, fill in enumerate([*cases, None]):
+            run = pathlib.Path(self.make(f"run{number}"))
+            summary = json.loads((run / "summary.json").read_text())
+            (run / "summary.json").write_text(json.dumps({**{k: v for k, v in summary.items() if k != "ranks"}, "ranks_file": "ranks.h5"}))
+            if fill is None:
+                os.mkfifo(run / "ranks.h5")
+            else:
+                with h5py.File(run / "ranks.h5", "w") as file:
+                    fill(file)
+            said = self.call(str(run), "--no-page")
+            self.assertIn("ranks.h5 is not read: ", said.stdout + said.stderr)
+
+    def test_interrupted_while_it_loads(self):
+        pathlib.Path("matplotlib.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+        run = self.make("run")
+        for words in ["report", run], ["scaling_study", "--ranks=1"], ["zero_memory_study", "--dp=1"], ["optimisation_study"]:
+            done = subprocess.run([LAUNCH / words[0], *words[1:]], env={**os.environ, "PYTHONPATH": self.folder}, capture_output=True,
+                                  text=True, check=False, timeout=60)
+            self.assertEqual((done.returncode, done.stderr), (-2, ""), words)
+        os.remove("matplotlib.py")
+
     def test_many_runs(self):
         names = [self.make(f"run-{i:03}", steps=1, ranks=1) for i in range(60)]
         plots = self.plots(*names)
