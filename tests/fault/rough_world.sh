@@ -77,7 +77,7 @@ kept() {
   cp copy "$file"
 }
 
-"$program" data generate --out data --train-years 1 --valid-years 1 --steps-per-year 8 --sample-interval-hours 6 \
+"$program" data generate --out data --train-years 1 --valid-years 1 --steps-per-year 9 --sample-interval-hours 6 \
   >out 2>err && "$program" data generate images --out images --train-images 16 --valid-images 8 --size 16 --classes 3 \
   >out 2>err || { code=$?; fail "the data"; exit 1; }
 fields=(--train-data data/train --valid-data data/valid --stats data/stats)
