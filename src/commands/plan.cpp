@@ -44,8 +44,8 @@ options::OptionTable table_of(PlanOptions& plan) {
   table.add({.name = "ranks-per-node",
              .value = options::integer(plan.ranks_per_node, train::from_one(train::kMostRanks, "auto")),
              .help =
-                 "Consecutive ranks that share a node; auto: with a --machine that knows its network as many as its "
-                 "nodes have, else all are on one."});
+                 "Consecutive ranks that share a node; auto: as many as the nodes of a --machine have that knows its "
+                 "network, else all are on one."});
   options::NumberRange memory;
   memory.least = 0.0;
   memory.least_bound = options::NumberRange::Bound::kExcluded;
@@ -446,28 +446,15 @@ std::optional<train::MachineFile> machine_of(const RunConfig& config, train::Ran
   });
 }
 
-// What is to be said of times that are not quite those of these ranks.
-std::vector<std::string> machine_remarks(const RunConfig& config, const train::MachineFile& machine,
-                                         const train::RanksOnNodes& ranks) {
-  std::vector<std::string> remarks;
-  const int threads = config.parallel.threads;  // 0: those of the machine file
-  if (threads > 0) {
-    remarks.push_back(train::other_threads(config.machine, machine, ranks.per_node, threads));
+// What is to be said where a node has more ranks than it has room for; else empty.
+std::string crowding(const std::string& file, const train::MachineFile& machine, int on_node, int threads) {
+  const bool is_host = machine.device == "cpu";
+  if (int64_t{on_node} * (is_host ? threads : 1) <= machine.cores) {
+    return {};
   }
-  const int on_node = std::min(ranks.ranks, ranks.per_node);
-  if (machine.device == "cuda" && on_node > machine.cores) {
-    remarks.push_back(str("--machine ", config.machine, ": a node has ", counted(machine.cores, "GPU"),
-                          ", and the times are those of ", on_node,
-                          " ranks with one each; --ranks-per-node puts them on "
-                          "more nodes"));
-  }
-  if (machine.device == "cpu" && on_node * std::max(threads, 1) > machine.cores) {
-    remarks.push_back(str("--machine ", config.machine, ": a node has ", counted(machine.cores, "core"), ", on which ",
-                          on_node, " ranks of ", counted(std::max(threads, 1), "thread"),
-                          " take turns; --ranks-per-node puts them on more nodes"));
-  }
-  std::erase(remarks, "");
-  return remarks;
+  return str("--machine ", file, ": a node has ", counted(machine.cores, is_host ? "core" : "GPU"), ", and the ",
+             on_node, " ranks on it ", is_host ? "take turns" : "are timed as if each had one",
+             "; --ranks-per-node puts them on more nodes");
 }
 
 int run_plan(const Invocation& invocation) {
@@ -504,14 +491,18 @@ int run_plan(const Invocation& invocation) {
   }
   train::RanksOnNodes on_nodes{ranks, plan.ranks_per_node > 0 ? plan.ranks_per_node : ranks};
   const auto machine = machine_of(loaded.config, on_nodes, plan.ranks_per_node == 0);
-  if (machine && is_first_process()) {
-    for (const std::string& remark : machine_remarks(loaded.config, *machine, on_nodes)) {
+  std::vector<std::string> remarks = {train::small_data(loaded.config, loaded.config.data.known_samples())};
+  if (machine) {
+    const int threads = parallel.threads;  // 0: those of the machine file
+    remarks.push_back(threads > 0 ? train::other_threads(loaded.config.machine, *machine, on_nodes.per_node, threads)
+                                  : "");
+    remarks.push_back(
+        crowding(loaded.config.machine, *machine, std::min(ranks, on_nodes.per_node), std::max(threads, 1)));
+  }
+  for (const std::string& remark : remarks) {
+    if (!remark.empty() && is_first_process()) {
       log_warning(remark);
     }
-  }
-  if (const std::string remark = train::small_data(loaded.config, loaded.config.data.known_samples());
-      !remark.empty() && is_first_process()) {
-    log_warning(remark);
   }
   const Planner planner(on_nodes, plan.memory_gib, loaded, machine);
   if (is_one) {
