@@ -52,8 +52,8 @@ std::vector<float> wave_state(const PlanetaryWaves& waves, size_t num_channels, 
 std::complex<double> wave_in_row(const float* row, int number) {
   std::complex<double> sum = 0.0;
   for (int64_t column = 0; column < kWaveColumns; ++column) {
-    sum += std::polar(static_cast<double>(row[column]),
-                      -2.0 * std::numbers::pi * number * static_cast<double>(column) / kWaveColumns);
+    const double angle = -2.0 * std::numbers::pi * number * static_cast<double>(column) / kWaveColumns;
+    sum += static_cast<double>(row[column]) * std::polar(1.0, angle);
   }
   return sum;
 }
