@@ -491,7 +491,10 @@ int run_plan(const Invocation& invocation) {
   }
   train::RanksOnNodes on_nodes{ranks, plan.ranks_per_node > 0 ? plan.ranks_per_node : ranks};
   const auto machine = machine_of(loaded.config, on_nodes, plan.ranks_per_node == 0);
-  std::vector<std::string> remarks = {train::small_data(loaded.config, loaded.config.data.known_samples())};
+  std::vector<std::string> remarks;
+  if (loaded.given.contains("generated-samples") || loaded.given.contains("limit-nsamples")) {
+    remarks.push_back(train::small_data(loaded.config, loaded.config.data.known_samples()));
+  }
   if (machine) {
     const int threads = parallel.threads;  // 0: those of the machine file
     remarks.push_back(threads > 0 ? train::other_threads(loaded.config.machine, *machine, on_nodes.per_node, threads)
