@@ -78,7 +78,8 @@ TEST_CASE("memory plan: fields of files are there once more where a GPU normaliz
 }
 
 TEST_CASE("memory plan: the state is split over the ranks of --zero-shard-size alone") {
-  for (const auto& [shard, parts] : {std::pair(0, 8.0), {1, 1.0}, {2, 2.0}, {4, 4.0}, {8, 8.0}}) {
+  for (const auto& [shard_size, parts] : {std::pair(0, 8.0), {1, 1.0}, {2, 2.0}, {4, 4.0}, {8, 8.0}}) {
+    const int shard = shard_size;  // which CAPTURE can hold
     RunConfig config = config_of(8, 1, 1);
     config.parallel.zero_shard_size = shard;
     CAPTURE(shard);

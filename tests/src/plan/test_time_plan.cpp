@@ -279,6 +279,7 @@ TEST_CASE("time plan: messages that a machine file does not know are not free") 
                  "it does not know what joins nodes ('between_nodes'), and the 5 ranks are on 5;"));
   machine.between_nodes.bytes_per_s = 1e9;
   CHECK(missing(machine, {.ranks = 5, .per_node = 1}).empty());
+  constexpr double kBus = 1e6;
   // Of those that were measured with several ranks.
   machine.populations.push_back(machine_of(2, kBus).populations.front());
   machine.populations.back().threads = 2;
