@@ -123,7 +123,7 @@ std::vector<std::string> paths_of(const Json& rows) {
   const std::function<void(const Json&, const std::string&)> add = [&](const Json& value, const std::string& path) {
     if (value.is_object()) {
       for (const auto& [key, inner] : value.items()) {
-        add(inner, path + "/" + key);
+        add(inner, str(path, "/", key));
       }
     } else if (std::find(paths.begin(), paths.end(), path) == paths.end()) {
       paths.push_back(path);
