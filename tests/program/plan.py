@@ -8,8 +8,8 @@ COUNT runs on at most RANKS ranks.
 
 The launcher's words end with the option that takes the number of ranks. A class of 16 MiB or more must be within 3 % of
 the prediction, and data besides within the batches that are read ahead, as far as readers have come; all together must be no
-more than predicted, and the prediction at most 10 % more. A process grows by what was predicted within 5 %, a small one within
-12 MiB.
+more than predicted, and the prediction at most 10 % more. A process grows by what was predicted within 5 %
+or 16 MiB.
 """
 
 import json
@@ -22,8 +22,8 @@ from pathlib import Path
 LEAST_BYTES = 16 << 20
 BOUND = 0.03
 SUM_BOUND = 0.10
-PROCESS_BOUND, LARGE_PROCESS, SMALL_BOUND = 0.05, 150 << 20, 12 << 20  # of smaller ones what the heap of small blocks keeps counts
-SMALL = 4 << 20
+PROCESS_BOUND, PROCESS_SMALL = 0.05, 16 << 20  # of small ones what the heap of small blocks keeps counts
+SMALL = 5 << 20
 READ_AHEAD = 4  # batches that need not be there when most is held: of training and of validation
 STEPS = 3
 EVERY = 10  # run of four ranks and more that cuts the data axis
@@ -120,7 +120,7 @@ def main():
                                     f"{predicted / 2**20:.2f}: {' '.join(words)}")
             growth, of_plan = memory["process_peak"] - memory["process_start"], memory["predicted_process"]
             growths.append(growth / of_plan)
-            if abs(growth - of_plan) > (PROCESS_BOUND * of_plan if of_plan >= LARGE_PROCESS else SMALL_BOUND):
+            if abs(growth - of_plan) > max(PROCESS_BOUND * of_plan, PROCESS_SMALL):
                 failures.append(f"run {number}, rank {rank['rank']}: the process grew by {growth / 2**20:.2f} MiB, predicted "
                                 f"{of_plan / 2**20:.2f}: {' '.join(words)}")
             total, held = memory["predicted_total"], memory["total_peak"]
