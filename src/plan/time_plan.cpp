@@ -397,6 +397,7 @@ std::string missing_rates(const MachineFile& machine, Precision precision, c10::
                c10::DeviceTypeName(device, /*lower_case=*/true), "'; --device says on which");
   }
   const std::string type = precision_name(precision);
+  const bool share_a_node = std::min(ranks.ranks, ranks.per_node) > 1;
   for (const Population& one : machine.populations) {
     const auto tables = one.types.find(type);
     if (tables == one.types.end()) {
@@ -410,10 +411,9 @@ std::string missing_rates(const MachineFile& machine, Precision precision, c10::
       }
     }
     for (const WorkKind& kind : message_kinds()) {
-      if (std::min(ranks.ranks, ranks.per_node) > 1 && !messages_of(machine, one).contains(kind.name)) {
-        return str("it has no rate of ", kind.name,
-                   " between ranks of a node, and several are on one; vit_hybrid "
-                   "calibrate with several ranks measures it");
+      if (share_a_node && !messages_of(machine, one).contains(kind.name)) {
+        return str("it has no rate of ", kind.name, " between ranks of a node, and several are on one; ",
+                   "vit_hybrid calibrate with several ranks measures it");
       }
     }
   }
