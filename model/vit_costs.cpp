@@ -94,6 +94,19 @@ struct BlockBytes {
   int64_t hidden_mask;
 };
 
+// What the embedding's backward takes of so many samples: the gradient of the tokens, and with dropout, whose mask is
+// gone by then, what that leaves of it. Then its sum over the samples, of a copy in fp32 for half-length types, or
+// later the gradient without a class token's row and the patches again, beside the sum.
+int64_t embedding_bytes(const VitOptions& options, const BlockBytes& block, int64_t samples) {
+  const int64_t tokens = options.num_tokens();
+  const int64_t dropped = options.dropout > 0.0 ? tokens * (block.dim - options.embed_dim) : 0;
+  const int64_t row = tokens * options.embed_dim * block.number;
+  const int64_t copy = block.number == block.size ? 0 : row;
+  const int64_t projected = options.has_class_token() ? options.num_patches() * block.dim : 0;
+  const int64_t patches = options.num_patches() * options.input_grid().num_features() * block.size;
+  return samples * (tokens * block.dim + dropped + std::max(copy, projected + patches)) + row;
+}
+
 struct HeadBytes {
   int64_t kept = 0;
   int64_t working = 0;  // beside what was kept, most of it in the loss
@@ -173,7 +186,12 @@ int64_t activation_bytes(const VitOptions& options, Range units, TensorPlace ten
     kept += head.kept;
     working = std::max(head.working, working - head.kept);  // what the head kept is gone when a block's backward runs
   }
-  return held.in_flight * kept + held.in_backward * working + held.received_early * tokens * block.dim;
+  int64_t in_backward = held.in_backward * working;
+  if (units.begin == 0) {  // what blocks kept is gone when the embedding's backward runs
+    const int64_t gone = held.in_backward * blocks * tokens * block.kept(recompute);
+    in_backward = std::max(in_backward, embedding_bytes(options, block, held.in_backward) - gone);
+  }
+  return held.in_flight * kept + in_backward + held.received_early * tokens * block.dim;
 }
 
 }  // namespace vit_hybrid::model

@@ -54,7 +54,7 @@ class BlockPool {
 /// ATen's allocator of host memory, with a BlockPool for blocks of kLeastPooled bytes and more. Smaller ones are of
 /// LibTorch's own.
 c10::Allocator& host_allocator();
-inline constexpr size_t kLeastPooled = 256 << 10;
+inline constexpr size_t kLeastPooled = 64 << 10;
 
 /// Keeps freed memory in the process's heap: pages that are given back and faulted in again cost 6 to 8 % of a training
 /// step on a CPU. To be called first in main(); does nothing outside of glibc.

@@ -25,11 +25,6 @@ namespace vit_hybrid::train {
 
 namespace {
 
-// What the process grew by beside tensors, by docs/planner.md.
-constexpr int64_t kLibraries = 16 << 20;
-constexpr int64_t kLibrariesPerThread = 3 << 20;  // beside the first
-constexpr int64_t kMostFreed = 16 << 20;          // of the 1/32 that src/base/host_allocator.h keeps
-
 int64_t& of_class(ClassBytes& bytes, MemoryClass memory_class) {
   return bytes[static_cast<size_t>(memory_class)];
 }
@@ -146,6 +141,20 @@ int64_t group_bytes(const StepConfig& config, const ReplicaPlan& replica, ModelP
   return mesh::own_bytes_of_groups(dims, rank, compute.device, options, longest);
 }
 
+// What a process on the host grew by beside tensors, by docs/planner.md: libraries' pages come as functions are first
+// called, and they keep memory of their own.
+int64_t library_bytes(const StepConfig& config, ModelPlace place, const ComputeTraits& compute, int64_t tensors) {
+  constexpr int64_t kEachStep = 9, kReading = 1, kLoss = 4, kImages = 2, kSums = 2, kProductsInDouble = 4, kThread = 3;
+  constexpr int64_t kMostFreed = 16 << 20;  // of the 1/32 that src/base/host_allocator.h keeps
+  const bool reads = place.stage == 0, scores = place.stage + 1 == config.parallel.pp;
+  const bool sums = config.parallel.dp * config.parallel.tp > 1;
+  const bool computes_in_double = precision_policy(config.precision).compute == at::kDouble;
+  const int64_t mebibytes = kEachStep + (reads ? kReading : 0) + (scores ? kLoss : 0) +
+                            ((reads || scores) && !config.is_forecast() ? kImages : 0) + (sums ? kSums : 0) +
+                            (computes_in_double ? kProductsInDouble : 0) + (compute.threads - 1) * kThread;
+  return (mebibytes << 20) + std::min(tensors / 32, kMostFreed);
+}
+
 // Simulating a long schedule takes seconds, and many layouts share one.
 const pipeline::ScheduleReport& schedule_report(const ParallelConfig& parallel, int micro_batches) {
   static std::map<std::tuple<std::string, int, int>, pipeline::ScheduleReport> known;
@@ -251,8 +260,8 @@ MemoryPlan plan_memory(const StepConfig& config, const DataConfig& data, const R
   of_class(bytes, MemoryClass::kWorkspaces) = std::max({drawing, copy + working, copy + scoring});
   const int64_t activations = of_class(bytes, MemoryClass::kActivations);
   const int64_t total = others + std::max({drawing - of_step, copy + working, copy + scoring - activations});
-  const int64_t libraries = kLibraries + (compute.threads - 1) * kLibrariesPerThread + std::min(total / 32, kMostFreed);
-  return {bytes, total, compute.device == c10::DeviceType::CPU ? libraries : 0};
+  const bool is_host = compute.device == c10::DeviceType::CPU;
+  return {bytes, total, is_host ? library_bytes(config, place, compute, total) : 0};
 }
 
 std::string small_data(const StepConfig& config, int64_t samples) {

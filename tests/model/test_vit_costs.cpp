@@ -60,17 +60,21 @@ VitOptions with_small_mlp() {
   return options;
 }
 
+Range all_units(const VitOptions& options) {
+  return {0, options.num_units()};
+}
+
 at::Tensor loss_of(const VitOptions& options, const at::Tensor& output, const at::Tensor& target) {
   return options.task == model::Task::kClassify
              ? model::cross_entropy_loss(output, target, 0.1, kCostedSamples)
              : model::field_loss(model::FieldLoss::kRelativeL2, output, target, options.output_grid(), kCostedSamples);
 }
 
-// Of a forward, loss and backward, as the pipeline runs them.
-int64_t measured_peak(const VitOptions& options, at::ScalarType type, Recompute recompute, int most_parts = 1) {
+// Of a forward, the loss on the last stage, and a backward, as the pipeline runs them. The first unit is among `units`.
+int64_t measured_peak(const VitOptions& options, Range units, at::ScalarType type, Recompute recompute,
+                      int most_parts = 1) {
   const MemoryTracker::Attachment attachment;
   const MemoryScope scope(MemoryClass::kData);
-  const Range units{0, options.num_units()};
   TestStage holder(options, units, test_parameters(options), type, group_of_one());
   model::VitStage stage(options, units, holder.buffer, group_of_one(), recompute);
   const auto parts = tensor::cut(test_context(kCostedSamples, Mode::kTraining), most_parts);
@@ -81,10 +85,15 @@ int64_t measured_peak(const VitOptions& options, at::ScalarType type, Recompute 
   const MemoryScope activations(MemoryClass::kActivations);
   MemoryTracker::reset_peaks();
   const int64_t before = MemoryTracker::report().current[kActivations];
-  at::Tensor loss = loss_of(options, stage.forward(images, parts), target);
-  const auto output_edge = torch::autograd::impl::gradient_edge(loss);
-  const at::Tensor gradient = at::ones({}, loss.options());
-  loss.reset();
+  at::Tensor output = stage.forward(images, parts);
+  if (units.end == options.num_units()) {
+    output = loss_of(options, output, target);
+  }
+  const auto output_edge = torch::autograd::impl::gradient_edge(output);
+  const auto sizes = output.sizes().vec();
+  const auto like = output.options();
+  output.reset();
+  const at::Tensor gradient = at::ones(sizes, like);
   torch::autograd::Engine::get_default_engine().execute({output_edge}, {gradient}, false, false, false,
                                                         {torch::autograd::impl::gradient_edge(images)});
   return MemoryTracker::report().peak[kActivations] - before;
@@ -135,9 +144,9 @@ TEST_CASE("vit_memory: the formula is the tracker's peak within one per cent") {
        {forecaster(), forecaster_with_cut_patches(), classifier_with_dropout(), with_small_mlp()}) {
     for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf}) {
       for (const auto recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
-        const auto formula = static_cast<double>(model::activation_bytes(
-            options, {0, options.num_units()}, {}, recompute, type, {kCostedSamples, kCostedSamples, 0}));
-        const auto measured = static_cast<double>(measured_peak(options, type, recompute));
+        const auto formula = static_cast<double>(model::activation_bytes(options, all_units(options), {}, recompute,
+                                                                         type, {kCostedSamples, kCostedSamples, 0}));
+        const auto measured = static_cast<double>(measured_peak(options, all_units(options), type, recompute));
         CAPTURE(options.dropout);
         CAPTURE(options.mlp_hidden);
         CAPTURE(std::string(at::toString(type)));
@@ -148,13 +157,33 @@ TEST_CASE("vit_memory: the formula is the tracker's peak within one per cent") {
   }
 }
 
+// As the first of more stages than blocks.
+TEST_CASE("vit_memory: a stage of the embedding alone") {
+  VitOptions with_dropout = forecaster();
+  with_dropout.dropout = 0.1;
+  VitOptions classifier = classifier_with_dropout();
+  classifier.dropout = 0.0;
+  for (const VitOptions& options :
+       {forecaster(), forecaster_with_cut_patches(), with_dropout, classifier, classifier_with_dropout()}) {
+    for (const auto type : {at::kDouble, at::kFloat, at::kBFloat16}) {
+      const auto formula = static_cast<double>(
+          model::activation_bytes(options, {0, 1}, {}, Recompute::kNone, type, {kCostedSamples, kCostedSamples, 0}));
+      const auto measured = static_cast<double>(measured_peak(options, {0, 1}, type, Recompute::kNone));
+      CAPTURE(options.dropout);
+      CAPTURE(options.has_class_token());
+      CAPTURE(std::string(at::toString(type)));
+      CHECK(measured / formula == doctest::Approx(1.0).epsilon(0.01));
+    }
+  }
+}
+
 // Backward works on one part at a time, beside a gradient that waits for its part's turn.
 TEST_CASE("vit_memory: with micro-batches in parts the formula is an upper bound, and no bad one") {
   for (const VitOptions& options : {forecaster(), classifier_with_dropout(), with_small_mlp()}) {
     for (const auto recompute : {Recompute::kNone, Recompute::kSelective}) {
       const auto formula = static_cast<double>(model::activation_bytes(
-          options, {0, options.num_units()}, {}, recompute, at::kFloat, {kCostedSamples, kCostedSamples, 0}));
-      const auto measured = static_cast<double>(measured_peak(options, at::kFloat, recompute, 2));
+          options, all_units(options), {}, recompute, at::kFloat, {kCostedSamples, kCostedSamples, 0}));
+      const auto measured = static_cast<double>(measured_peak(options, all_units(options), at::kFloat, recompute, 2));
       CAPTURE(options.dropout);
       CAPTURE(options.mlp_hidden);
       CAPTURE(static_cast<int>(recompute));

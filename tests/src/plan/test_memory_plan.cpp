@@ -111,22 +111,39 @@ TEST_CASE("memory plan: the process on the host grows by libraries too, and by w
   RunConfig config = config_of(1, 1, 1);
   config.model.image_height = 64;
   config.model.image_width = 128;
-  const auto plan = [&](c10::DeviceType device, int threads) {
+  const auto plan = [&](int stage = 0, int threads = 1, c10::DeviceType device = c10::DeviceType::CPU) {
     ComputeTraits compute;
     compute.device = device;
     compute.threads = threads;
-    const MemoryPlan memory = plan_memory(config, config.data, plan_replica(config, 0), {}, compute);
+    const MemoryPlan memory = plan_memory(config, config.data, plan_replica(config, 0), {stage, 0}, compute);
     CHECK(memory.process() == memory.total + memory.libraries);
     return memory;
   };
-  const MemoryPlan small = plan(c10::DeviceType::CPU, 1);
-  REQUIRE(small.total < 512 << 20);
-  CHECK(small.libraries == (16 << 20) + small.total / 32);
-  const MemoryPlan threads = plan(c10::DeviceType::CPU, 3);
-  CHECK(threads.libraries == (22 << 20) + threads.total / 32);
-  CHECK(plan(c10::DeviceType::CUDA, 3).libraries == 0);
+  const auto mebibytes = [](const MemoryPlan& memory) {
+    return static_cast<double>(memory.libraries - memory.total / 32) / (1 << 20);
+  };
+  REQUIRE(plan().total < 512 << 20);
+  CHECK(mebibytes(plan()) == 14);  // every step, reading and the loss
+  CHECK(mebibytes(plan(0, 3)) == 20);
+  CHECK(plan(0, 3, c10::DeviceType::CUDA).libraries == 0);
+  config.precision.kind = Precision::kFp64;
+  CHECK(mebibytes(plan()) == 18);
+  config.precision.kind = Precision::kFp32;
+  config.parallel.dp = 2;
+  CHECK(mebibytes(plan()) == 16);
+  config.parallel.dp = 1;
+  config.parallel.pp = 3;
+  CHECK(mebibytes(plan(0)) == 10);
+  CHECK(mebibytes(plan(1)) == 9);
+  CHECK(mebibytes(plan(2)) == 13);
+  config.model.task = model::Task::kClassify;
+  config.model.num_classes = 10;
+  CHECK(mebibytes(plan(0)) == 12);
+  CHECK(mebibytes(plan(1)) == 9);
+  CHECK(mebibytes(plan(2)) == 15);
+  config.parallel.pp = 1;
   config.model.embed_dim *= 16;
-  const MemoryPlan large = plan(c10::DeviceType::CPU, 1);
+  const MemoryPlan large = plan();
   REQUIRE(large.total > 512 << 20);
   CHECK(large.libraries == (16 + 16) << 20);
 }
