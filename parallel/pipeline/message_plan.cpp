@@ -107,28 +107,33 @@ void start_receives_early(std::vector<PlanStep>& steps) {
   }
 }
 
-bool uses_message(const Schedule& schedule, const Action& action) {
-  const int producer = action.stage + (action.kind == ActionKind::kForward ? -1 : 1);
-  return producer >= 0 && producer < schedule.num_stages &&
-         schedule.rank_of_stage[static_cast<size_t>(producer)] !=
-             schedule.rank_of_stage[static_cast<size_t>(action.stage)];
-}
-
-int peak_received_early(const Schedule& schedule, const std::vector<PlanStep>& steps) {
-  int64_t waiting = 0;
-  int64_t peak = 0;
+std::vector<HeldAtBackward> held_at_backwards(const std::vector<PlanStep>& steps) {
+  std::vector<HeldAtBackward> moments;
+  std::vector<Action> received;  // whose results wait for their action
+  int begun = 0;
   for (const PlanStep& step : steps) {
     if (const auto* group = std::get_if<MessageGroup>(&step)) {
-      waiting += std::count_if(group->begin(), group->end(), [](const Message& message) {
-        return message.direction == Message::Direction::kReceive;
-      });
+      for (const Message& message : *group) {
+        if (message.direction == Message::Direction::kReceive) {
+          received.push_back(message.product);
+        }
+      }
       continue;
     }
     const Action& action = std::get<Action>(step);
-    waiting -= uses_message(schedule, action) ? 1 : 0;
-    peak = action.kind == ActionKind::kBackward ? std::max(peak, waiting) : peak;
+    std::erase_if(received, [&action](const Action& product) {
+      return product.kind == action.kind && product.micro_batch == action.micro_batch;
+    });
+    if (action.kind == ActionKind::kForward) {
+      begun = action.micro_batch + 1;
+      continue;
+    }
+    moments.push_back({action.micro_batch, begun, {}});
+    for (const Action& product : received) {
+      moments.back().received.push_back(product.micro_batch);
+    }
   }
-  return static_cast<int>(peak);
+  return moments;
 }
 
 // The simulation of check_rendezvous().
@@ -325,12 +330,12 @@ MessagePlan plan_messages(const Schedule& schedule) {
   return plan;
 }
 
-std::vector<int> peak_received_early(const Schedule& schedule, const MessagePlan& plan) {
-  std::vector<int> peaks;
+std::vector<std::vector<HeldAtBackward>> held_at_backwards(const MessagePlan& plan) {
+  std::vector<std::vector<HeldAtBackward>> held;
   for (const auto& steps : plan) {
-    peaks.push_back(peak_received_early(schedule, steps));
+    held.push_back(held_at_backwards(steps));
   }
-  return peaks;
+  return held;
 }
 
 void check_rendezvous(const Schedule& schedule, const MessagePlan& plan) {

@@ -76,8 +76,8 @@ using MessagePlan = std::vector<std::vector<PlanStep>>;
 /// only receives is started one action earlier where no other exchange lies between.
 MessagePlan plan_messages(const Schedule& schedule);
 
-/// By rank: most messages whose exchange was started, and whose action has not been, while a backward runs.
-std::vector<int> peak_received_early(const Schedule& schedule, const MessagePlan& plan);
+/// By rank and backward, of ranks of one stage; received is what comes in exchanges that were started before.
+std::vector<std::vector<HeldAtBackward>> held_at_backwards(const MessagePlan& plan);
 
 /// Runs the plan with rendezvous semantics: an exchange ends only when both ends of each of its messages have been
 /// reached, and a rank stands still until then. Throws Error(kInternal) that names what each rank waits for.

@@ -232,7 +232,7 @@ ScheduleReport check_schedule(const Schedule& schedule, double forward_time, dou
   check_rendezvous(schedule, plan);
 
   ScheduleReport report;
-  report.peak_received_early = peak_received_early(schedule, plan);
+  report.at_backwards = held_at_backwards(plan);
   double busy = 0;
   for (size_t rank = 0; rank < timeline.size(); ++rank) {
     for (const TimedAction& action : timeline[rank]) {

@@ -47,13 +47,19 @@ Schedule make_forward_only(int num_ranks, int num_micro_batches);
 /// By name: "gpipe" or "1f1b"; another name is Error(kUsage) with the valid ones.
 Schedule make_schedule(const std::string& name, int num_ranks, int num_micro_batches);
 
+/// What a rank holds while a backward runs.
+struct HeldAtBackward {
+  int micro_batch = 0;        ///< whose backward runs: the oldest in flight
+  int end_of_begun = 0;       ///< of the micro-batches whose forward has run
+  std::vector<int> received;  ///< those of which a message for a later action is here, or about to be
+};
+
 /// What a run of the schedule takes, found by simulating it with unit times.
 struct ScheduleReport {
-  double makespan = 0;              ///< in the unit of the times given
-  double bubble_fraction = 0;       ///< idle time of all ranks over num_ranks x makespan
-  std::vector<int> peak_in_flight;  ///< by rank: most micro-batches whose forward is kept
-  /// By rank: most messages received, or about to be, for later actions while a backward runs.
-  std::vector<int> peak_received_early;
+  double makespan = 0;                                    ///< in the unit of the times given
+  double bubble_fraction = 0;                             ///< idle time of all ranks over num_ranks x makespan
+  std::vector<int> peak_in_flight;                        ///< by rank: most micro-batches whose forward is kept
+  std::vector<std::vector<HeldAtBackward>> at_backwards;  ///< by rank, in order
 };
 
 /// True for a schedule that trains; one without any backward evaluates.

@@ -95,21 +95,22 @@ int64_t data_bytes(const StepConfig& config, const DataConfig& data, const Repli
          of_validation;
 }
 
-// Over the backwards of the step, each of the oldest of the micro-batches in flight, which differ by a sample. Of its
-// parts one is in backward, and the gradients of the others wait.
+// Over the backwards of the step: micro-batches differ by a sample. Of the parts of one one is in backward, and the
+// gradients of the others wait.
 int64_t most_activations(const StepConfig& config, const ReplicaPlan& replica, ModelPlace place, Range units,
                          at::ScalarType type) {
-  const auto stage = static_cast<size_t>(place.stage);
-  const int in_flight = replica.schedule.peak_in_flight[stage];
   const Partition sizes(replica.samples, std::max(replica.micro_batches, 1));
   int64_t most = 0;
-  for (int oldest = 0; oldest + in_flight <= replica.micro_batches; ++oldest) {
-    const int64_t samples = sizes.part(oldest).size();
+  for (const pipeline::HeldAtBackward& held : replica.schedule.at_backwards[static_cast<size_t>(place.stage)]) {
+    const int64_t samples = sizes.part(held.micro_batch).size();
     const int64_t part = tensor::parts_of(samples, config.parallel.micro_batch_parts()).largest();
-    const model::HeldSamples held{sizes.part(oldest + in_flight - 1).end - sizes.part(oldest).begin, part,
-                                  replica.schedule.peak_received_early[stage] * replica.micro_batch + samples - part};
+    int64_t early = samples - part;
+    for (const int micro_batch : held.received) {
+      early += sizes.part(micro_batch).size();
+    }
+    const int64_t in_flight = sizes.part(held.end_of_begun - 1).end - sizes.part(held.micro_batch).begin;
     most = std::max(most, model::activation_bytes(config.model, units, {place.tensor_rank, config.parallel.tp},
-                                                  config.recompute, type, held));
+                                                  config.recompute, type, {in_flight, part, early}));
   }
   return most;
 }
@@ -144,7 +145,7 @@ int64_t group_bytes(const StepConfig& config, const ReplicaPlan& replica, ModelP
 // What a process on the host grew by beside tensors, by docs/planner.md: libraries' pages come as functions are first
 // called, and they keep memory of their own.
 int64_t library_bytes(const StepConfig& config, ModelPlace place, const ComputeTraits& compute, int64_t tensors) {
-  constexpr int64_t kEachStep = 9, kReading = 1, kLoss = 4, kImages = 2, kSums = 2, kProductsInDouble = 4, kThread = 3;
+  constexpr int64_t kEachStep = 8, kReading = 1, kLoss = 4, kImages = 2, kSums = 2, kProductsInDouble = 4, kThread = 3;
   constexpr int64_t kMostFreed = 16 << 20;  // of the 1/32 that src/base/host_allocator.h keeps
   const bool reads = place.stage == 0, scores = place.stage + 1 == config.parallel.pp;
   const bool sums = config.parallel.dp * config.parallel.tp > 1;

@@ -119,6 +119,35 @@ TEST_CASE("schedule: bubble, makespan and peak in flight are the closed forms") 
   }
 }
 
+TEST_CASE("schedule: what is held at each backward") {
+  for (int ranks = 1; ranks <= 5; ++ranks) {
+    for (int micro_batches = 1; micro_batches <= 9; ++micro_batches) {
+      for (const char* name : {"gpipe", "1f1b"}) {
+        const auto report = check_schedule(make_schedule(name, ranks, micro_batches));
+        for (int rank = 0; rank < ranks; ++rank) {
+          const auto& moments = report.at_backwards.at(static_cast<size_t>(rank));
+          REQUIRE(std::ssize(moments) == micro_batches);
+          for (int k = 0; k < micro_batches; ++k) {
+            const auto& held = moments[static_cast<size_t>(k)];
+            CHECK(held.micro_batch == k);
+            CHECK(held.end_of_begun ==
+                  std::min(std::string(name) == "gpipe" ? micro_batches : k + ranks - rank, micro_batches));
+            // Of one neighbour comes a gradient, of the other an activation; the last gradient is nobody's next.
+            CHECK(std::ssize(held.received) <= (ranks == 1 ? 0 : 1));
+            CHECK((k + 1 < micro_batches || held.received.empty()));
+          }
+        }
+      }
+    }
+  }
+  // What comes an action early: a gradient on the first rank, an activation on the last.
+  const auto received = [](const char* name, size_t rank, size_t backward) {
+    return check_schedule(make_schedule(name, 3, 4)).at_backwards.at(rank).at(backward).received;
+  };
+  CHECK(received("gpipe", 0, 0) == std::vector<int>{1});
+  CHECK(received("1f1b", 2, 0) == std::vector<int>{1});
+}
+
 TEST_CASE("schedule: a replica without samples has nothing to do") {
   for (const char* name : {"gpipe", "1f1b"}) {
     const auto report = check_schedule(make_schedule(name, 3, 0));
