@@ -15,13 +15,17 @@ namespace vit_hybrid {
 
 /// Blocks of whole pages, each a mapping of its own. A freed block is kept for the next one of its size, last in first
 /// out, since steps repeat their sizes; the blocks that were freed first are given back to the system where all would
-/// otherwise take more than 1 + 1/32 times what was in use at most. All functions may be called in any thread.
+/// otherwise take more than what was in use at most and a 32nd of that, or kLeastKept. All functions may be called in
+/// any thread.
 class BlockPool {
  public:
   BlockPool() = default;
   ~BlockPool();  ///< of the kept blocks
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
+
+  /// What steps of small models need: without it they fault in a third of their tensors again and again.
+  static constexpr size_t kLeastKept = 16 << 20;
 
   /// At least `bytes`, aligned to a page, of any content; nullptr where the system has none, with nothing kept.
   void* take(size_t bytes);

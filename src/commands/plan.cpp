@@ -283,19 +283,17 @@ Json to_json(const Planned& planned, const Planner& planner) {
 // One layout: also of each stage that tells something, and what makes it fit.
 Json to_json_in_full(const Planned& planned, const Planner& planner) {
   Json json = to_json(planned, planner);
-  const auto replica = train::plan_replica(planned.config, planned.config.parallel.dp - 1);
   const train::ComputeTraits compute = planner.compute();
-  for (const int stage : train::telling_stages(replica.stages)) {
-    const train::ModelPlace place{stage, planned.config.parallel.tp - 1};
-    const auto memory = train::plan_memory(planned.config, planned.config.data, replica, place, compute);
-    const Range units = replica.stages[static_cast<size_t>(stage)];
-    json["stages"].push_back(
-        {{"stage", stage},
-         {"units", {units.begin, units.end}},
-         {"bytes", memory.total},
-         {"libraries", memory.libraries},
-         {"classes", train::bytes_by_class(memory.peak)},
-         {"traffic_per_step", to_json(train::plan_traffic(planned.config, replica, place, compute.device))}});
+  for (const auto& fullest : train::plan_fullest_ranks(planned.config, planned.config.data, compute)) {
+    const auto replica = train::plan_replica(planned.config, fullest.replica);
+    const Range units = replica.stages[static_cast<size_t>(fullest.place.stage)];
+    const auto traffic = train::plan_traffic(planned.config, replica, fullest.place, compute.device);
+    json["stages"].push_back({{"stage", fullest.place.stage},
+                              {"units", {units.begin, units.end}},
+                              {"bytes", fullest.memory.total},
+                              {"libraries", fullest.memory.libraries},
+                              {"classes", train::bytes_by_class(fullest.memory.peak)},
+                              {"traffic_per_step", to_json(traffic)}});
   }
   json["advice"] = planned.fits ? Json(nullptr) : Json(planner.what_fits(planned));
   return json;
@@ -307,15 +305,11 @@ std::string text_of(const Planned& planned, const Planner& planner) {
   for (const std::string& line : planned.report.lines()) {
     out += line + "\n";
   }
-  const int dp = planned.config.parallel.dp;
-  const auto replica = train::plan_replica(planned.config, dp - 1);
   const train::ComputeTraits compute = planner.compute();
-  for (const int stage : train::telling_stages(replica.stages)) {
-    const train::ModelPlace place{stage, planned.config.parallel.tp - 1};
-    const auto traffic = train::plan_traffic(planned.config, replica, place, compute.device);
-    out +=
-        str("  stage ", stage, "\n    holds   ",
-            train::memory_text(train::plan_memory(planned.config, planned.config.data, replica, place, compute)), "\n");
+  for (const auto& fullest : train::plan_fullest_ranks(planned.config, planned.config.data, compute)) {
+    const auto replica = train::plan_replica(planned.config, fullest.replica);
+    const auto traffic = train::plan_traffic(planned.config, replica, fullest.place, compute.device);
+    out += str("  stage ", fullest.place.stage, "\n    holds   ", train::memory_text(fullest.memory), "\n");
     std::vector<std::string> parts;
     for (const mesh::Group group : mesh::kGroups) {
       const auto& of_group = traffic[static_cast<size_t>(group)];

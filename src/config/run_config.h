@@ -126,12 +126,16 @@ struct DataConfig {
   int64_t climatology_bytes = 0;  ///< of validation: the time means
 
   /// Of training, where the options say it; 0: files do.
-  int64_t known_samples() const {
-    const int64_t all = kind == DataKind::kBuiltin || kind == DataKind::kSynthetic ? generated_samples : limit_nsamples;
-    return limit_nsamples > 0 ? std::min(all, limit_nsamples) : all;
-  }
+  int64_t known_samples() const { return known(generated_samples, limit_nsamples); }
+  int64_t known_valid_samples() const { return known(generated_valid_samples, limit_nsamples_val); }
   /// Whether there are data to validate with; after resolve().
   bool has_validation() const { return kind == DataKind::kHdf5 ? !valid_data.empty() : generated_valid_samples > 0; }
+
+ private:
+  int64_t known(int64_t generated, int64_t limit) const {
+    const int64_t all = kind == DataKind::kBuiltin || kind == DataKind::kSynthetic ? generated : limit;
+    return limit > 0 ? std::min(all, limit) : all;
+  }
 };
 
 /// The weights of a forecast's loss.

@@ -46,6 +46,22 @@ int64_t score_bytes(const model::VitOptions& model, int64_t micro_batch, const z
   return micro_batch * model.out_channels * model.image_height * model.image_width * (size_of(policy.compute) + wide);
 }
 
+// Micro-batches of a validation that are read ahead, beside the one in work.
+int64_t valid_read_ahead(const StepConfig& config, const DataConfig& data, const ReplicaPlan& replica,
+                         int64_t read_ahead) {
+  const int64_t samples = data.known_valid_samples();
+  if (samples == 0) {
+    return read_ahead;
+  }
+  const auto micro_batches = [&](int64_t batch) {
+    const int64_t own = Partition(batch, config.parallel.dp).part(replica.replica).size();
+    return data::num_micro_batches(own, config.parallel.micro_batch_size);
+  };
+  const int64_t all = samples / data.valid_batch_size * micro_batches(data.valid_batch_size) +
+                      micro_batches(samples % data.valid_batch_size);
+  return std::min(read_ahead, std::max<int64_t>(all - 1, 0));
+}
+
 // Batches as they are read, in fp32; what the model and the loss take, where that is of another type; and the fields
 // that are generated at the start.
 int64_t data_bytes(const StepConfig& config, const DataConfig& data, const ReplicaPlan& replica, ModelPlace place,
@@ -85,9 +101,10 @@ int64_t data_bytes(const StepConfig& config, const DataConfig& data, const Repli
   const int64_t valid_batch = (valid_input + target) * size_of(at::kFloat);
   // Without backwards a first stage takes the next micro-batch while the last one's is still held.
   const int64_t next_input = config.parallel.pp > 1 ? converted(input, policy.compute) : 0;
-  const int64_t validation =
-      validates ? kept * batch + (read_ahead + 1) * valid_batch + own + next_input + converted(present, policy.master)
-                : 0;
+  const int64_t validation = validates ? kept * batch +
+                                             (valid_read_ahead(config, data, replica, read_ahead) + 1) * valid_batch +
+                                             own + next_input + converted(present, policy.master)
+                                       : 0;
   // Each data set keeps its own.
   const int64_t of_data_set = compute.reading_threads * data.decoding_bytes + data.static_bytes;
   const int64_t of_validation = validates ? of_data_set + data.climatology_bytes : 0;
@@ -287,20 +304,30 @@ std::vector<int> telling_stages(const std::vector<Range>& stages) {
   return telling;
 }
 
-FullestRank plan_fullest_rank(const StepConfig& config, const DataConfig& data, const ComputeTraits& compute) {
-  FullestRank fullest;
+std::vector<FullestRank> plan_fullest_ranks(const StepConfig& config, const DataConfig& data,
+                                            const ComputeTraits& compute) {
   const bool are_alike = config.global_batch_size % config.parallel.dp == 0;
+  std::vector<FullestRank> of_stages;
   for (const int replica : are_alike ? std::vector<int>{0} : std::vector<int>{0, config.parallel.dp - 1}) {
     const ReplicaPlan plan = plan_replica(config, replica);
-    for (const int stage : telling_stages(plan.stages)) {
-      const ModelPlace place{stage, config.parallel.tp - 1};  // the last of a partition's parts is the largest
+    const std::vector<int> stages = telling_stages(plan.stages);
+    of_stages.resize(stages.size());
+    for (size_t i = 0; i < stages.size(); ++i) {
+      const ModelPlace place{stages[i], config.parallel.tp - 1};  // the last of a partition's parts is the largest
       const MemoryPlan memory = plan_memory(config, data, plan, place, compute);
-      if (memory.total > fullest.memory.total) {
-        fullest = {replica, place, memory};
+      if (memory.process() > of_stages[i].memory.process()) {
+        of_stages[i] = {replica, place, memory};
       }
     }
   }
-  return fullest;
+  return of_stages;
+}
+
+FullestRank plan_fullest_rank(const StepConfig& config, const DataConfig& data, const ComputeTraits& compute) {
+  const std::vector<FullestRank> of_stages = plan_fullest_ranks(config, data, compute);
+  return *std::max_element(of_stages.begin(), of_stages.end(), [](const FullestRank& a, const FullestRank& b) {
+    return a.memory.process() < b.memory.process();
+  });
 }
 
 }  // namespace vit_hybrid::train

@@ -92,12 +92,16 @@ MemoryPlan plan_memory(const StepConfig& config, const DataConfig& data, const R
 /// micro-batches in flight, so these hold most. Ascending.
 std::vector<int> telling_stages(const std::vector<Range>& stages);
 
-/// The rank that holds most, of all replicas, and what it holds.
+/// The rank that grows most on the host, or holds most on a GPU, and what it holds.
 struct FullestRank {
   int replica = 0;
   ModelPlace place;
   MemoryPlan memory;
 };
+/// Of each of the telling stages, of all replicas.
+std::vector<FullestRank> plan_fullest_ranks(const StepConfig& config, const DataConfig& data,
+                                            const ComputeTraits& compute);
+/// Of all ranks.
 FullestRank plan_fullest_rank(const StepConfig& config, const DataConfig& data, const ComputeTraits& compute);
 
 }  // namespace vit_hybrid::train

@@ -116,16 +116,7 @@ std::string share_text(const char* of, const Speed& speed, double model_flops) {
   return str("  ", fixed_text(100.0 * model_flops / *speed.flops, 1), " % of ", of, ", ", flops_text(*speed.flops));
 }
 
-// The largest value over the ranks of one of their bytes.
-int64_t most(const Json& ranks, const Json::json_pointer& what) {
-  int64_t bytes = 0;
-  for (const Json& rank : ranks) {
-    bytes = std::max(bytes, rank["memory"][what].get<int64_t>());
-  }
-  return bytes;
-}
-
-// What the rank with most tensors held at most, beside what was predicted for any, and its class that differs most.
+// What the rank with most tensors held, beside what was predicted for it, and its class that differs most.
 std::string memory_line(const Json& ranks) {
   const auto held = [](const Json& rank) { return rank["memory"]["total_peak"].get<int64_t>(); };
   const Json& fullest =
@@ -143,13 +134,13 @@ std::string memory_line(const Json& ranks) {
       100 * off(worst) <= held(fullest)
           ? "each class within 1 % of that; they need not peak at one time"
           : str("most differ ", worst, ", ", bytes_text(peak[worst]), " instead of ", bytes_text(predicted[worst]));
-  const auto text = [&](const char* what) { return bytes_text(most(ranks, Json::json_pointer(what))); };
-  const Json& growing = fullest["memory"]["predicted_process"];
+  const Json& memory = fullest["memory"];
+  const auto text = [&](const char* what) { return bytes_text(memory[what].get<int64_t>()); };
+  const Json& growing = memory["predicted_process"];
   const std::string growth = growing.is_null() ? "" : str(", ", bytes_text(growing.get<int64_t>()), " more predicted");
-  return str("most memory of a rank: tensors ", bytes_text(held(fullest)), " (predicted: at most ",
-             text("/predicted_total"), "; ", difference, "), process ", text("/process_peak"), " (",
-             text("/process_start"), " at its start", growth, ")",
-             most(ranks, Json::json_pointer("/device_peak")) > 0 ? ", GPU " + text("/device_peak") : "");
+  return str("most memory of a rank: tensors ", bytes_text(held(fullest)), " (predicted ", text("predicted_total"),
+             "; ", difference, "), process ", text("process_peak"), " (", text("process_start"), " at its start",
+             growth, ")", memory["device_peak"].get<int64_t>() > 0 ? ", GPU " + text("device_peak") : "");
 }
 
 double sum_of(const Json& ranks, const char* part) {

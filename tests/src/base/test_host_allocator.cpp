@@ -72,24 +72,43 @@ TEST_CASE("block pool: the block of a size that was freed last is the next one, 
 }
 
 TEST_CASE("block pool: what all blocks take is at most a 32nd more than was in use; what was freed first goes first") {
+  constexpr size_t kUnit = 16 * kMiB;  // nothing writes to it
   BlockPool pool;
   std::vector<void*> blocks;
   for (size_t i = 0; i < 8; ++i) {
-    blocks.push_back(pool.take((i + 4) * kMiB));
+    blocks.push_back(pool.take((i + 4) * kUnit));
   }
   const size_t most = pool.figures().used;
   for (void* const block : blocks) {
     pool.give(block);
   }
-  void* const small = pool.take(kMiB);  // 60 + 1 <= 60 + 60 / 32
+  void* const small = pool.take(kUnit);  // 60 + 1 <= 60 + 60 / 32 of them
   CHECK(pool.figures().kept == most);
-  void* const other = pool.take(kMiB);
+  void* const other = pool.take(kUnit);
   CHECK_FALSE(is_mapped(blocks[0]));
   CHECK(is_mapped(blocks[1]));
-  CHECK(pool.figures().kept == most - 4 * kMiB);
+  CHECK(pool.figures().kept == most - 4 * kUnit);
   void* const larger = pool.take(most);
-  CHECK(pool.figures().kept <= (most + 2 * kMiB) / 32);
+  CHECK(pool.figures().kept <= (most + 2 * kUnit) / 32);
   for (void* const block : {small, other, larger}) {
+    pool.give(block);
+  }
+}
+
+TEST_CASE("block pool: of little memory 16 MiB are kept") {
+  BlockPool pool;
+  void* const large = pool.take(20 * kMiB);
+  void* const of_other_size = pool.take(12 * kMiB);
+  pool.give(of_other_size);
+  void* const at_most = pool.take(12 * kMiB + 1);  // 12 MiB kept beside 32 in use
+  CHECK(is_mapped(of_other_size));
+  void* const more = pool.take(6 * kMiB);  // 12 beside 38
+  CHECK(is_mapped(of_other_size));
+  pool.give(more);
+  void* const beyond = pool.take(7 * kMiB);  // 18 would be beside 39
+  CHECK_FALSE(is_mapped(of_other_size));
+  CHECK(is_mapped(more));
+  for (void* const block : {large, at_most, beyond}) {
     pool.give(block);
   }
 }
@@ -124,7 +143,7 @@ TEST_CASE("block pool: threads take and give each other's blocks, and no two hav
       std::mt19937 random(static_cast<unsigned>(number));
       for (size_t i = 0; i < 2000; ++i) {
         const size_t mark = number * 10000 + i;
-        auto* const block = static_cast<size_t*>(pool.take((random() % 5 + 1) << 14));
+        auto* const block = static_cast<size_t*>(pool.take((random() % 5 + 1) << 20));
         *block = mark;
         std::pair<size_t*, size_t> taken{nullptr, 0};
         {
@@ -153,7 +172,7 @@ TEST_CASE("block pool: threads take and give each other's blocks, and no two hav
   CHECK(wrong == 0);
   const BlockPool::Figures figures = pool.figures();
   CHECK(figures.used == 0);
-  CHECK(figures.kept <= figures.most_used + figures.most_used / 32);
+  CHECK(figures.kept <= figures.most_used + BlockPool::kLeastKept);
 }
 
 TEST_CASE("block pool: where the system has no more, kept blocks make room before a block is refused") {

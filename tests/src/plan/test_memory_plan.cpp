@@ -184,23 +184,69 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("memory plan: the fullest rank holds no less than any other") {
+TEST_CASE("memory plan: the fullest rank, and that of each stage, grow no less than any other") {
   RunConfig config = config_of(3, 3, 2);
   config.global_batch_size = 7;  // 2 + 2 + 3 samples
   config.parallel.micro_batch_size = 2;
   const ComputeTraits compute;
-  const int64_t most = plan_fullest_rank(config, config.data, compute).memory.total;
+  const auto of_stages = plan_fullest_ranks(config, config.data, compute);
+  REQUIRE(of_stages.size() == 2);
   int64_t largest = 0;
-  for (int replica = 0; replica < 3; ++replica) {
-    for (int stage = 0; stage < 2; ++stage) {
+  for (int stage = 0; stage < 2; ++stage) {
+    int64_t of_stage = 0;
+    for (int replica = 0; replica < 3; ++replica) {
       for (int tensor_rank = 0; tensor_rank < 3; ++tensor_rank) {
-        largest = std::max(
-            largest,
-            plan_memory(config, config.data, plan_replica(config, replica), {stage, tensor_rank}, compute).total);
+        const ReplicaPlan plan = plan_replica(config, replica);
+        of_stage = std::max(of_stage, plan_memory(config, config.data, plan, {stage, tensor_rank}, compute).process());
       }
     }
+    CHECK(of_stages[static_cast<size_t>(stage)].memory.process() == of_stage);
+    largest = std::max(largest, of_stage);
   }
-  CHECK(most == largest);
+  CHECK(plan_fullest_rank(config, config.data, compute).memory.process() == largest);
+}
+
+TEST_CASE("memory plan: of a small pipeline the last stage grows most, though the first holds more") {
+  RunConfig config = config_of(1, 1, 2);
+  config.model.task = model::Task::kClassify;  // images on the first stage, labels on the last
+  config.model.num_classes = 10;
+  config.model.image_height = config.model.image_width = 32;
+  config.model.in_channels = 3;
+  config.model.depth = 2;
+  config.model.embed_dim = 32;
+  config.model.mlp_hidden = 32;
+  const ComputeTraits compute;
+  const auto of_stages = plan_fullest_ranks(config, config.data, compute);
+  REQUIRE(of_stages.size() == 2);
+  REQUIRE(of_stages[0].memory.total > of_stages[1].memory.total);
+  CHECK(plan_fullest_rank(config, config.data, compute).place.stage == 1);
+  const auto on_gpu = [&] {
+    ComputeTraits gpu;
+    gpu.device = c10::DeviceType::CUDA;
+    return plan_fullest_ranks(config, config.data, gpu);
+  }();
+  CHECK(on_gpu[0].memory.process() == on_gpu[0].memory.total);
+}
+
+TEST_CASE("memory plan: no more of a validation is read ahead than there is") {
+  RunConfig config = config_of(1, 1, 1);
+  config.data.kind = DataKind::kSynthetic;
+  config.data.valid_batch_size = 4;
+  ComputeTraits compute;
+  const auto bytes_of_data = [&](int64_t valid_samples, int64_t read_ahead) {
+    config.data.generated_valid_samples = valid_samples;
+    compute.read_ahead = read_ahead;
+    return of_class(plan_memory(config, config.data, plan_replica(config, 0), {}, compute).peak, MemoryClass::kData);
+  };
+  const int64_t micro_batch = bytes_of_data(64, 6) - bytes_of_data(64, 5) - (bytes_of_data(0, 6) - bytes_of_data(0, 5));
+  REQUIRE(micro_batch > 0);
+  const auto more = [&](int64_t valid_samples, int64_t fewer, int64_t read_ahead) {
+    return static_cast<double>(bytes_of_data(valid_samples, read_ahead) - bytes_of_data(fewer, read_ahead)) /
+           static_cast<double>(micro_batch);
+  };
+  CHECK(more(64, 8, 8) == Approx(5.0).epsilon(1e-4));  // 9 micro-batches, or all 4
+  CHECK(more(64, 8, 3) == Approx(0.0).epsilon(1e-4));
+  CHECK(more(8, 6, 8) == Approx(1.0).epsilon(1e-4));
 }
 
 TEST_CASE("plan of traffic: what crosses nodes is what their sums need") {
