@@ -37,7 +37,7 @@ void* BlockPool::take(size_t bytes) {
   void* block = reuse(size);
   if (block == nullptr) {
     const size_t most = std::max(figures_.most_used, figures_.used + size);
-    const size_t room = most + std::max(most / 32, kLeastKept) - figures_.used - size;
+    const size_t room = most + std::max(most / 32, std::min(most / 8, kSmall)) - figures_.used - size;
     give_back_above(room);
     block = map(size);
     if (block == nullptr && figures_.kept > 0) {

@@ -95,20 +95,23 @@ TEST_CASE("block pool: what all blocks take is at most a 32nd more than was in u
   }
 }
 
-TEST_CASE("block pool: of little memory 16 MiB are kept") {
+TEST_CASE("block pool: of little memory an 8th is kept") {
   BlockPool pool;
-  void* const large = pool.take(20 * kMiB);
-  void* const of_other_size = pool.take(12 * kMiB);
+  void* const large = pool.take(60 * kMiB);
+  void* const of_other_size = pool.take(4 * kMiB);
   pool.give(of_other_size);
-  void* const at_most = pool.take(12 * kMiB + 1);  // 12 MiB kept beside 32 in use
+  void* const at_most = pool.take(4 * kMiB + 1);  // 4 MiB kept beside 64 in use
   CHECK(is_mapped(of_other_size));
-  void* const more = pool.take(6 * kMiB);  // 12 beside 38
-  CHECK(is_mapped(of_other_size));
+  void* const more = pool.take(4 * kMiB);
   pool.give(more);
-  void* const beyond = pool.take(7 * kMiB);  // 18 would be beside 39
-  CHECK_FALSE(is_mapped(of_other_size));
+  void* const beyond = pool.take(5 * kMiB);  // 4 kept beside 69, at most
+  CHECK(more == of_other_size);
   CHECK(is_mapped(more));
-  for (void* const block : {large, at_most, beyond}) {
+  pool.give(beyond);
+  void* const last = pool.take(6 * kMiB);  // 9 beside 70 are more than an 8th
+  CHECK_FALSE(is_mapped(more));
+  CHECK(is_mapped(beyond));
+  for (void* const block : {large, at_most, last}) {
     pool.give(block);
   }
 }
@@ -172,7 +175,7 @@ TEST_CASE("block pool: threads take and give each other's blocks, and no two hav
   CHECK(wrong == 0);
   const BlockPool::Figures figures = pool.figures();
   CHECK(figures.used == 0);
-  CHECK(figures.kept <= figures.most_used + BlockPool::kLeastKept);
+  CHECK(figures.kept <= figures.most_used + BlockPool::kSmall);
 }
 
 TEST_CASE("block pool: where the system has no more, kept blocks make room before a block is refused") {
