@@ -119,7 +119,7 @@ def of_kind(records, kind):
 def options_of(text):
     """The options of a config.yaml, as texts. The program writes one a line: name, value, and where it is from."""
     options = {}
-    for line in text.splitlines():
+    for line in text.split("\n"):
         found = re.fullmatch(r"([a-z0-9_]+): *(\"(?:[^\"\\]|\\.)*\"|[^#]*?)(?: +#.*)?", line)
         if found:
             options[found[1]] = found[2].strip('"')
@@ -227,10 +227,14 @@ class Run:
         path = os.path.join(self.path, f"config-{max(numbers)}.yaml" if max(numbers) > 1 else "config.yaml")
         try:
             with opened(path) as file:
-                return options_of(file.read())
+                text = file.read()
         except OSError as error:
             self.notes.append(f"{shown(path)}: {error.strerror}")
             return {}
+        options = options_of(text)
+        if not options or len(options) < sum(line != "" and line[0] != "#" for line in text.split("\n")):
+            self.notes.append(f"{shown(path)} is damaged: {'some of ' if options else ''}its options are not known")
+        return options
 
     @property
     def usage(self):

@@ -502,6 +502,14 @@ class ReportTest(unittest.TestCase):
         self.assertEqual(self.page().tables[-1],
                          [["option", "b", "c"], ["lr", "0.2", "0.3"], ["seed", "-", "2"], ["beta1", "-", "0.8"]])
 
+    def test_damaged_options(self):
+        self.make("a")
+        for config, what in (("::: [\n", "its"), ("", "its"), ("lr: 0.1\nseed", "some of its")):
+            self.make("b", config=config)
+            note = f"b/config.yaml is damaged: {what} options are not known"
+            self.assertEqual(self.call("a", "b").stderr, f"report: {note}\n")
+            self.assertIn(f"Note: {note}.", self.page().texts)
+
     # ---- command line ------------------------------------------------------------------------------------------------
 
     def test_what_is_no_run(self):
@@ -567,7 +575,7 @@ class ReportTest(unittest.TestCase):
         self.assertIn("--no-page", self.call_process("--help", env=environment).stdout)
 
     def test_export_without_wandb(self):
-        self.make("a")
+        self.make("a", config=":::")
         os.makedirs("stub")
         pathlib.Path("stub/wandb.py").write_text("raise ImportError('no wandb here')", encoding="utf-8")
         environment = {**os.environ, "PYTHONPATH": os.path.abspath("stub")}
