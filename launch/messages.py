@@ -6,6 +6,7 @@
 Lines begin with the script's name and go to standard error.
 """
 import argparse
+import difflib
 import errno
 import os
 import signal
@@ -36,6 +37,12 @@ def fail(text, code):
     sys.exit(code)
 
 
+def nearest(name, names, otherwise):
+    """The end of a refusal: the option that was meant, or `otherwise`. Names are those without dashes."""
+    near = difflib.get_close_matches(name.lstrip("-"), names, 1)
+    return f"; did you mean --{near[0]}?" if near else f"; {otherwise}"
+
+
 def run_script(main, unread=0):
     """Calls a script's main() and ends the script. A standard output that nobody reads any more ends it quietly (within main() with
     exit code `unread`), one that cannot be written (a full disk behind > FILE) with one line, and so does a file that main() has no
@@ -64,6 +71,19 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **keywords):
         super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **keywords)
+
+    def parse_args(self, args=None, namespace=None):
+        words = sys.argv[1:] if args is None else args
+        found, left = self.parse_known_args(words, namespace)
+        if left:  # the first alone: what it was meant to be decides what the others are
+            word = left[0]
+            if word == "--":
+                self.error("a word before -- belongs to no option")
+            value = words[words.index(word) + 1:][:1] if word.startswith("--") and "=" not in word else []
+            given = " ".join([word, *(each for each in value if not each.startswith("-"))])
+            names = [name.lstrip("-") for name in self._option_string_actions]
+            fail(f"unknown argument '{shown(given)}'{nearest(word.partition('=')[0], names, '--help lists the options')}", USAGE)
+        return found
 
     def error(self, message):
         fail(f"{shown(message)}; --help lists the options", USAGE)

@@ -3,7 +3,6 @@
     from program import Refused, find_program, plan, resolved_options
     for layout in plan(find_program(), ["--config", "c.yaml"], ranks=8): ...     # raises Refused with the program's line
 """
-import difflib
 import itertools
 import json
 import os
@@ -11,7 +10,7 @@ import re
 import shutil
 import subprocess
 
-from messages import BAD_DATA, MISSING_INPUT, USAGE, fail, shown
+from messages import BAD_DATA, MISSING_INPUT, USAGE, fail, nearest, shown
 from run_folder import options_of
 
 
@@ -121,9 +120,8 @@ class OptionTable:
             if name.startswith("no-") and name[3:] in self.flags:
                 name, is_flag = name[3:], True
             if not word.startswith("--") or name not in self.names:
-                near = difflib.get_close_matches(name.lstrip("-"), self.names, 1)
                 raise Refused(f"'{shown(word)}' is no option of vit_hybrid train" +
-                              (f"; did you mean --{near[0]}?" if near else "; `vit_hybrid options` lists them"), USAGE)
+                              nearest(name, self.names, "`vit_hybrid options` lists them"), USAGE)
             if not is_flag and not has_value:
                 if not left:
                     raise Refused(f"{shown(word)} has no value; give --{name}=VALUE", USAGE)

@@ -80,6 +80,34 @@ def refuse_options(names, taken, reasons):
             fail(f"--{name} is given after --, but the study gives it to each run; {reasons.get(name, 'leave it out')}", USAGE)
 
 
+def refuse_missing_data(configuration):
+    """Ends the script where data that all runs read on this machine are not there: the program itself says so only of a run.
+    `configuration`: of program.resolved_options()."""
+    if configuration.get("data") != "hdf5":
+        return
+    names = ["train_data", "valid_data"]
+    if configuration.get("task") == "forecast":
+        names += ["stats", "global_means", "global_stds", "time_means", "static_data"]
+    paths = {name: configuration.get(name, "") for name in names}
+    # One with escapes is left to the program; what is in a folder that is missing is not told beside it.
+    missing = {name: path for name, path in paths.items() if path and "\\" not in path and not os.path.exists(path)}
+    told = [f"--{name.replace('_', '-')} '{shown(path)}' does not exist" for name, path in missing.items()
+            if os.path.dirname(path) not in missing.values()]
+    if told:
+        fail("; ".join(told), MISSING_INPUT)
+
+
+def subject_of(configuration, parameters=None):
+    """What is trained, in words: by its name, or where it was given none, by task and size."""
+    name = configuration.get("name", "a model")
+    if name not in ("run", "builtin"):  # the program's own, for what has no preset or file to take a name from
+        return shown(name)
+    task = {"classify": "classification", "forecast": "forecasts"}.get(configuration.get("task"), "training")
+    size = " x ".join(configuration.get("image_size", "?").split("x"))
+    return shown(f"{task} of {size} {'images' if task == 'classification' else 'points'}") + (
+        f", {parameters:,} parameters" if parameters else "")
+
+
 def split_words(text, option):
     """Words as a shell has them; None of an empty text or of None."""
     try:

@@ -266,6 +266,7 @@ def refusals(bench):
             (["--rungs", "cuda-graph"], 64, "none of the rungs can be run; the first: --cuda-graph has no effect"),
             (["--rungs", "bf16", "--", "--data-parallel-size=2"], 64, "--dp is given after --, but"),
             (["--rungs", "bf16", "--", "--seed=2"], 64, "give --first-seed and --seeds"),
+            (["--rungs", "bf16", "--", "--data=hdf5", "--train-data=none/x"], 66, "--train-data 'none/x' does not exist"),
             (["--rungs", "bf16", "--out", "other"], 73, "holds other files and no study"),
             (["--rungs", "bf16", "--out", "failing", "--first-seed", "3"], 73, "first_seed is 3 (there: 7)"),
             (["--rungs", "tp", "--seeds", "2", "--out", "failing"], 73,
@@ -284,10 +285,13 @@ def refusals(bench):
     # A training as its options say, with a change of its own.
     bench.forget()
     set_rates(bench.fakes, {"baseline": 10.0, "half": 20.0})
-    done = bench.run("--baseline", "config", "--set", "half:--precision=bf16", "--seeds", "1", "--out", "own", "--", "--dp=2", "--lr=3e-4")
+    done = bench.run("--baseline", "config", "--set", "half:--precision=bf16", "--seeds", "1", "--out", "own", "--", "--dp=2", "--lr=3e-4",
+                     "--name=builtin")
     options = (bench.work / "own/points/baseline-s7/run/config.yaml").read_text().split("\n")
     expect(done.returncode == 0 and {"dp: 2", "lr: 3e-4"} <= set(options) and not any("zero" in line for line in options),
            f"own baseline: {done.err} {options}")
+    title = "<h1>Optimisation study of classification of 32 x 16 images, 208,074 parameters</h1>"
+    expect(title in (bench.work / "own/report.html").read_text(), "what was trained, in words")
 
 
 def real(script, program, work, launcher):

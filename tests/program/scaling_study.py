@@ -223,6 +223,10 @@ def refusals(bench):
     for words, code, text in (
             (["--ranks", "1,x"], 64, "--ranks is '1,x', in which 'x' is no number"),
             (["--ranks", "1,1"], 64, "has 1 more than once"),
+            (["--rank", "1,2", "--", "--depth=2"], 64, "unknown argument '--rank 1,2'; did you mean --ranks?"),
+            (["--ranks=1", "--zzz=3", "--out", "x"], 64, "unknown argument '--zzz=3'; --help lists the options"),
+            (["--ranks=1", "x", "--out", "x", "--", "--depth=2"], 64, "a word before -- belongs to no option"),
+            (["--ranks=1", "--out", "lost", "--", "--data=hdf5", "--train-data=none/x"], 66, "--train-data 'none/x' does not exist"),
             (["--ranks", "0,1"], 64, "0 is out of range"),
             (["--ranks", "1,2", "--layouts", "tp2-up4"], 64, "--layouts has 'tp2-up4'"),
             (["--ranks", "1", "--", "--dp", "2"], 64, "--dp is given after --"),
@@ -240,6 +244,14 @@ def refusals(bench):
         lines = [line for line in done.err.splitlines() if text in line]
         expect(done.returncode == code and len(lines) == 1, f"{words}: {done.returncode}, not {code}: {done.err}")
         expect(code == 0 or len(done.err.splitlines()) == 1, f"{words}: more than one line: {done.err}")
+    expect(not (bench.work / "lost").exists(), "without its data a study leaves nothing")
+    bench.forget()
+    done = bench.run("--nodes=1", "--ranks-per-node=1", "--hosts=elsewhere", "--repeat=1", "--steps=1", "--out", "found", "--",
+                     "--data=hdf5", "--train-data=none/x", "--name=run")
+    expect(done.returncode == 0 and len(bench.started()) == 1, f"data that may be elsewhere: {done.err}")
+    page = (bench.work / "found/report.html").read_text()
+    expect("<h1>Scaling study of classification of 32 x 16 images, 208,074 parameters</h1>" in page and
+           "Strong scaling of classification of 32 x 16 images (208,074 parameters" in page, "what was trained, in words")
     shutil.rmtree(zero)
     expect((other / "mine.txt").read_text() == "mine" and len(list(other.iterdir())) == 1, "another's folder is left alone")
 

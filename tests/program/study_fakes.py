@@ -37,7 +37,8 @@ OPTIONS = {"seed": ("7", "integer", 0), "epochs": ("none", "integer", 0), "steps
            "tp-overlap": ("false", "flag", 0), "recompute": ("none", "word", ["none", "selective", "full"]),
            "cuda-graph": ("auto", "word", ["auto", "off"]), "global-batch-size": ("8", "integer", 0), "lr": ("0.001", "number", 0),
            "clip-norm": ("none", "number", 0), "local-batch-size": ("none", "integer", 0), "run-dir": ("", "folder", 0),
-           "keep-checkpoints": ("2", "integer", 0), "test-steps": ("none", "integer", 0)}
+           "keep-checkpoints": ("2", "integer", 0), "test-steps": ("none", "integer", 0), "data": ("builtin", "word", ["builtin", "hdf5"]),
+           "train-data": ("", "path", 0), "task": ("classify", "word", 0), "image-size": ("32x16", "HxW", 0), "name": ("fake", "text", 0)}
 ALIASES = {"data-parallel-size": "dp", "num-iters": "steps"}
 for word in words:
     name = word[2:].partition("=")[0]
@@ -56,7 +57,6 @@ def layout(dp, tp, pp):
 if "--version" in words:
     print("vit_hybrid 0.0.0\ncommit fake\nbuilt by hand")
 elif "--print-config" in words:
-    print("name: fake")
     for name, (default, *_) in OPTIONS.items():
         print("%s: %s     # command line" % (name.replace("-", "_"), given.get(name, default)))
 elif words[:1] == ["options"]:
@@ -94,7 +94,7 @@ else:
     os.makedirs(run)
     metrics = open(os.path.join(run, "metrics.jsonl"), "w")
     metrics.write(json.dumps({"kind": "start", "layout": {"ranks": ranks, "nodes": int(os.environ.get("FAKE_NODES", 1)), "dp": dp,
-        "tp": tp, "pp": pp}, "machine": {"cpu": "made up", "cores": 4}, "model": {"parameters": 1000}, "precision": "fp32", "time": time.time()}) + "\n")
+        "tp": tp, "pp": pp}, "machine": {"cpu": "made up", "cores": 4}, "model": {"parameters": 208074}, "precision": "fp32", "time": time.time()}) + "\n")
     open(os.path.join(run, "config.yaml"), "w").write("".join("%s: %s\n" % (name.replace("-", "_"), given[name]) for name in given))
     if name in lines("hang"):
         metrics.write('{"kind":"st')

@@ -157,6 +157,9 @@ def main():
     else:
         done = bench.run("--dp", "64", "--out", "sweep", "--", "--global-batch-size=8")
         expect(done.returncode == 64 and not (work / "sweep").exists(), f"a study that is refused leaves nothing: {done.stderr}")
+        done = bench.run("--out", "sweep", "--", "--train-data=none/x", "--stats=y")
+        expect(done.returncode == 66 and done.stderr == "zero_memory_study: --train-data 'none/x' does not exist; --stats 'y' does not "
+               "exist\n" and not (work / "sweep").exists(), f"a study without its data: {done.stderr}")
         sweep(bench, "fp32", ["--tp", "1"], "adam")
         parts(bench, 4, [2])
         done = bench.run("--find", "depth", "--depth", "1,2", "--memory-gib", "4", "--out", "both-fit", "--", "--embed-dim=64",
