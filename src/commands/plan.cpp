@@ -52,8 +52,9 @@ options::OptionTable table_of(PlanOptions& plan) {
   memory.word = "none";
   table.add({.name = "memory-gib",
              .value = options::number(plan.memory_gib, memory),
-             .help = "Memory that a rank may take, its tensors and what libraries take: layouts that take more are "
-                     "listed last; of one layout it is said what makes it fit.",
+             .help = "Memory that a rank may take beside what its process has at its start (some 140 MiB), its tensors "
+                     "and what libraries take: layouts that take more are listed last; of one layout it is said what "
+                     "makes it fit.",
              .unit = "GiB"});
   table.add({.name = "json", .value = options::flag(plan.json), .help = "Print JSON."});
   return table;

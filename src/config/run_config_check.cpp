@@ -81,7 +81,7 @@ void check_degrees(const RunConfig& config, int world_size, Problems& out) {
                       parallel.dp * model_size, ", but there ", ranks_text(world_size), "; ",
                       dp_can ? str("give --dp ", world_size / model_size, " or --dp auto, or start ")
                              : str("near it is ", choices_text(config, world_size), "; or start "),
-                      parallel.dp * model_size, " ranks"));
+                      counted(static_cast<size_t>(parallel.dp * model_size), "rank")));
   }
 }
 
