@@ -160,17 +160,17 @@ int64_t group_bytes(const StepConfig& config, const ReplicaPlan& replica, ModelP
 }
 
 // What a process on the host grew by beside tensors, by docs/planner.md: libraries' pages come as functions are first
-// called, and they keep memory of their own.
+// called, they keep memory of their own, and so does src/base/host_allocator.h, as far as steps need it.
 int64_t library_bytes(const StepConfig& config, ModelPlace place, const ComputeTraits& compute, int64_t tensors) {
-  constexpr int64_t kEachStep = 8, kReading = 1, kLoss = 4, kImages = 2, kSums = 2, kProductsInDouble = 4, kThread = 3;
-  constexpr int64_t kMostFreed = 16 << 20;  // of the 1/32 that src/base/host_allocator.h keeps
+  constexpr int64_t kEachStep = 8, kLoss = 3, kImages = 4, kSums = 1, kProductsInDouble = 5, kThread = 3;
+  constexpr int64_t kMostFreed = 8 << 20;
   const bool reads = place.stage == 0, scores = place.stage + 1 == config.parallel.pp;
   const bool sums = config.parallel.dp * config.parallel.tp > 1;
   const bool computes_in_double = precision_policy(config.precision).compute == at::kDouble;
-  const int64_t mebibytes = kEachStep + (reads ? kReading : 0) + (scores ? kLoss : 0) +
+  const int64_t mebibytes = kEachStep + (scores ? kLoss : 0) +
                             ((reads || scores) && !config.is_forecast() ? kImages : 0) + (sums ? kSums : 0) +
                             (computes_in_double ? kProductsInDouble : 0) + (compute.threads - 1) * kThread;
-  return (mebibytes << 20) + std::min(tensors / 32, kMostFreed);
+  return (mebibytes << 20) + std::min(tensors / 12, kMostFreed) + std::min(tensors / 64, kMostFreed);
 }
 
 // Simulating a long schedule takes seconds, and many layouts share one.
