@@ -47,9 +47,9 @@ struct HeldSamples {
 };
 
 /// The activations of this rank in a training step on a stage of the layer units `units`: what the graphs of all
-/// samples in flight keep, what the backward of one block, or of the head and the loss, takes beside, and messages that
-/// wait. Workspaces are not counted: those of products and attention, and the copies in fp32 of types that are computed
-/// so.
+/// samples in flight keep, what the backward of one block, the embedding, or the head and the loss takes beside, and
+/// messages that wait. Workspaces are not counted: those of products and attention, and the copies in fp32 of types
+/// that are computed so.
 int64_t activation_bytes(const VitOptions& options, Range units, TensorPlace tensor, Recompute recompute,
                          at::ScalarType type, const HeldSamples& held);
 

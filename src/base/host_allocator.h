@@ -15,8 +15,8 @@ namespace vit_hybrid {
 
 /// Blocks of whole pages, each a mapping of its own. A freed block is kept for the next one of its size, last in first
 /// out, since steps repeat their sizes; the blocks that were freed first are given back to the system where all would
-/// otherwise take more than what was in use at most and a 32nd of that, or kLeastKept. All functions may be called in
-/// any thread.
+/// otherwise take more than what was in use at most and an 8th of that up to kSmall, or a 32nd. All functions may be
+/// called in any thread.
 class BlockPool {
  public:
   BlockPool() = default;
