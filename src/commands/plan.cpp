@@ -281,14 +281,28 @@ Json to_json(const Planned& planned, const Planner& planner) {
   return json;
 }
 
+// The fullest rank of a stage, and what it moves in a step.
+struct PlannedStage {
+  train::FullestRank fullest;
+  Range units;
+  train::Traffic traffic;
+};
+
+std::vector<PlannedStage> stages_of(const Planned& planned, const Planner& planner) {
+  const train::ComputeTraits compute = planner.compute();
+  std::vector<PlannedStage> stages;
+  for (const auto& fullest : train::plan_fullest_ranks(planned.config, planned.config.data, compute)) {
+    const auto replica = train::plan_replica(planned.config, fullest.replica);
+    stages.push_back({fullest, replica.stages[static_cast<size_t>(fullest.place.stage)],
+                      train::plan_traffic(planned.config, replica, fullest.place, compute.device)});
+  }
+  return stages;
+}
+
 // One layout: also of each stage that tells something, and what makes it fit.
 Json to_json_in_full(const Planned& planned, const Planner& planner) {
   Json json = to_json(planned, planner);
-  const train::ComputeTraits compute = planner.compute();
-  for (const auto& fullest : train::plan_fullest_ranks(planned.config, planned.config.data, compute)) {
-    const auto replica = train::plan_replica(planned.config, fullest.replica);
-    const Range units = replica.stages[static_cast<size_t>(fullest.place.stage)];
-    const auto traffic = train::plan_traffic(planned.config, replica, fullest.place, compute.device);
+  for (const auto& [fullest, units, traffic] : stages_of(planned, planner)) {
     json["stages"].push_back({{"stage", fullest.place.stage},
                               {"units", {units.begin, units.end}},
                               {"bytes", fullest.memory.total},
@@ -306,10 +320,7 @@ std::string text_of(const Planned& planned, const Planner& planner) {
   for (const std::string& line : planned.report.lines()) {
     out += line + "\n";
   }
-  const train::ComputeTraits compute = planner.compute();
-  for (const auto& fullest : train::plan_fullest_ranks(planned.config, planned.config.data, compute)) {
-    const auto replica = train::plan_replica(planned.config, fullest.replica);
-    const auto traffic = train::plan_traffic(planned.config, replica, fullest.place, compute.device);
+  for (const auto& [fullest, units, traffic] : stages_of(planned, planner)) {
     out += str("  stage ", fullest.place.stage, "\n    holds   ", train::memory_text(fullest.memory), "\n");
     std::vector<std::string> parts;
     for (const mesh::Group group : mesh::kGroups) {
