@@ -30,10 +30,17 @@ if(VIT_HYBRID_SANITIZE OR CMAKE_BUILD_TYPE STREQUAL Debug)
   set(VIT_HYBRID_TIMEOUT_FACTOR 4)
 endif()
 
+# Each entry has session folders of Open MPI's of its own: a job that ends removes the one that all jobs of a user share,
+# and one that starts at that moment does not find it. Not in the build tree, which may be on a network's file system.
+string(MD5 VIT_HYBRID_SESSIONS ${PROJECT_BINARY_DIR})
+string(SUBSTRING ${VIT_HYBRID_SESSIONS} 0 8 VIT_HYBRID_SESSIONS)
+set(VIT_HYBRID_SESSIONS /tmp/vit_hybrid-tests-${VIT_HYBRID_SESSIONS})
+
 function(_vh_set_test_properties name processors timeout label)
   math(EXPR timeout "${timeout} * ${VIT_HYBRID_TIMEOUT_FACTOR}")
   set_tests_properties(${name} PROPERTIES
-    TIMEOUT ${timeout} PROCESSORS ${processors} LABELS "${label};ranks-${processors}" ENVIRONMENT "${VIT_HYBRID_TEST_ENVIRONMENT}"
+    TIMEOUT ${timeout} PROCESSORS ${processors} LABELS "${label};ranks-${processors}"
+    ENVIRONMENT "${VIT_HYBRID_TEST_ENVIRONMENT};OMPI_MCA_orte_tmpdir_base=${VIT_HYBRID_SESSIONS}/${name}"
     SKIP_RETURN_CODE ${VIT_HYBRID_SKIP_CODE})
 endfunction()
 
