@@ -80,9 +80,9 @@ def refuse_options(names, taken, reasons):
             fail(f"--{name} is given after --, but the study gives it to each run; {reasons.get(name, 'leave it out')}", USAGE)
 
 
-def refuse_missing_data(configuration):
-    """Ends the script where data that all runs read on this machine are not there: the program itself says so only of a run.
-    `configuration`: of program.resolved_options()."""
+def refuse_missing_data(configuration, runs=""):
+    """Ends the script where data that runs read on this machine are not there: the program itself says so only of a run.
+    `configuration`: of program.resolved_options(); `runs`: which ones read them, if not all."""
     if configuration.get("data") != "hdf5":
         return
     names = ["train_data", "valid_data"]
@@ -94,7 +94,7 @@ def refuse_missing_data(configuration):
     told = [f"--{name.replace('_', '-')} '{shown(path)}' does not exist" for name, path in missing.items()
             if os.path.dirname(path) not in missing.values()]
     if told:
-        fail("; ".join(told), MISSING_INPUT)
+        fail((f"{runs}: " if runs else "") + "; ".join(told), MISSING_INPUT)
 
 
 def subject_of(configuration, parameters=None):

@@ -267,6 +267,7 @@ def refusals(bench):
             (["--rungs", "bf16", "--", "--data-parallel-size=2"], 64, "--dp is given after --, but"),
             (["--rungs", "bf16", "--", "--seed=2"], 64, "give --first-seed and --seeds"),
             (["--rungs", "bf16", "--", "--data=hdf5", "--train-data=none/x"], 66, "--train-data 'none/x' does not exist"),
+            (["--rungs", "bf16", "--set", "other:--data=hdf5 --train-data=none/x"], 66, "other: --train-data 'none/x' does not exist"),
             (["--rungs", "bf16", "--out", "other"], 73, "holds other files and no study"),
             (["--rungs", "bf16", "--out", "failing", "--first-seed", "3"], 73, "first_seed is 3 (there: 7)"),
             (["--rungs", "tp", "--seeds", "2", "--out", "failing"], 73,
