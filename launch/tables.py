@@ -27,11 +27,11 @@ def number_text(value, digits=5):
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def bytes_text(count):
+def bytes_text(count, digits=3):
     """A number of bytes in the largest unit of which it has one: "9.64 MiB"."""
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
         if abs(count) < 1024 or unit == "TiB":
-            return f"{number_text(float(count), 3)} {unit}"
+            return f"{number_text(float(count), digits)} {unit}"
         count /= 1024
     return ""
 
