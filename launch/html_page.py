@@ -31,6 +31,7 @@ from tables import cell_text, is_right
 matplotlib, *_ = modules(*PLOTS)
 
 WIDTH = 9.0  # of a page's plots, in inches
+LONG_TEXT = 48  # characters of a cell, from which on its column has lines that are broken, so that the next ones are seen
 
 # From dark to light, so that neighbours differ in grey too.
 COLOURS = ["#173f73", "#e07b1a", "#2e8540", "#b9a11e", "#7b2d8b", "#4fb3d9", "#a3262a", "#8a8a8a"]
@@ -50,6 +51,7 @@ caption { text-align: left; color: #555; padding-bottom: .3em; }
 th, td { padding: .25em .5em; border-bottom: 1px solid #e0e0e0; text-align: left; vertical-align: top; }
 th, td { white-space: nowrap; } th:first-child, td:first-child { white-space: normal; overflow-wrap: anywhere; min-width: 9em; }
 th.n:first-child, td.n:first-child { min-width: 0; white-space: nowrap; }
+th.long, td.long { white-space: normal; overflow-wrap: anywhere; min-width: 16em; max-width: 30em; }
 @media print { div.table { overflow: visible; max-height: none; } th, td { white-space: normal; } figure { break-inside: avoid; } }
 th { border-bottom: 2px solid #888; } td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
 figure { margin: 1em 0; } figure svg { width: 100%; height: auto; display: block; } figcaption { color: #555; font-size: 14px; }
@@ -158,7 +160,10 @@ class Page:
 
     def table(self, header, rows, caption=""):
         """Cells as those of tables.py."""
-        kinds = [' class="n"' if is_right(column) else "" for column in zip(*rows)] or [""] * len(header)
+        def kind(column):
+            is_long = max(len(cell_text(cell)) for cell in column) > LONG_TEXT
+            return ' class="n"' if is_right(column) else ' class="long"' if is_long else ""
+        kinds = [kind(column) for column in zip(*rows)] or [""] * len(header)
 
         def line(tag, cells):
             return "<tr>" + "".join(f"<{tag}{kind}>{html.escape(cell_text(cell))}</{tag}>"

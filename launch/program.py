@@ -49,13 +49,17 @@ def error_line(text):
     return shown(" ".join([first, "; ".join(line.strip() for line in below)]).strip())
 
 
+# What a crash says of itself: an exception that nobody caught, the signal as Open MPI names it, a launcher's or a shell's error.
+TELLING = [r"\bwhat\(\): ", r"\bSignal: ", r"\b(error|fatal|failed|fault|could not|cannot|not found|denied|killed)\b"]
+
+
 def telling_line(text):
-    """Of an output without an error of the program: its last line that reads like one of a launcher or a shell, else its last line;
-    empty where there is none. Frames that Open MPI draws about its advice are left out."""
+    """Of an output without an error of the program: the last line with the first of TELLING that it has, else its last line; empty
+    where there is none. Frames that Open MPI draws about its advice are left out."""
     outside = "".join(text.split("-" * 74)[::2]).splitlines()
     lines = [line.strip() for line in outside if line.strip()]
-    wrong = [line for line in lines if re.search(r"\b(error|fatal|failed|fault|could not|cannot|not found|denied|killed)\b", line, re.IGNORECASE)]
-    return shown((wrong or lines or [""])[-1])
+    found = ([line for line in lines if re.search(pattern, line, re.IGNORECASE)] for pattern in TELLING)
+    return shown((next(filter(None, found), None) or lines or [""])[-1])
 
 
 def answer(program, words, say=lambda line: None):

@@ -203,6 +203,13 @@ def failures(bench):
     done = bench.run("--ranks", "1", "--repeat", "1", "--out", "launcher")
     expect(done.returncode == 1 and "Failed: n1-dp1-tp1-pp1-b8-r1: ended with exit code 255; output.txt: ssh: Could not resolve hostname "
            "n1\n" in done.err, f"a launcher that fails: {done.err}")
+    crash = ["*** Process received signal ***", "Signal: Segmentation fault (11)", "Signal code: Address not mapped (1)",
+             "Failing at address: 0x1", "[ 0] lib_fault.so(+0x3c050)[0x7fe0]", "*** End of error message ***"]
+    bench.set("broken", *(f"[n1:7] {line}" for line in crash))
+    done = bench.run("--ranks", "1", "--repeat", "1", "--out", "launcher")
+    expect("code 255; output.txt: [n1:7] Signal: Segmentation fault (11)\n" in done.err, f"a crash: {done.err}")
+    page = (bench.work / "launcher/report.html").read_text()
+    expect('<td class="long">failed: ended with exit code 255' in page, "a long text pushes columns out of view")
     bench.set("broken", "its only line")
     expect("code 255; output.txt: its only line\n" in bench.run("--ranks", "1", "--repeat", "1", "--out", "launcher").err, "one line")
     # Losses that differ.
