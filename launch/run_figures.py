@@ -31,8 +31,7 @@ def samples_per_s(run):
     """The summary's; else, of a run that has none, the median that it would have."""
     if run.summary:
         return figure(run.summary, "test", "samples_per_s_spread", "median") or figure(run.summary, "samples_per_s")
-    rates = [figure(step, "samples_per_s") for step in run.new_steps]
-    known = sorted(rate for rate in rates[1:] or rates if rate is not None)
+    known = sorted(rate for rate in (figure(step, "samples_per_s") for step in run.counted_steps) if rate is not None)
     return known[len(known) // 2] if known else None
 
 

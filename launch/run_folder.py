@@ -256,6 +256,12 @@ class Run:
         """Those of the last part, which `start` and `summary` tell of."""
         return [step for step in self.steps if step["step"] > self.first_step]
 
+    @property
+    def counted_steps(self):
+        """Of `new_steps` those after the ones that warm up: as many as a test says, else the first one."""
+        warming = figure(self.summary, "test", "warm_up_steps")
+        return self.new_steps[1 if warming is None else warming:] or self.new_steps
+
     @functools.cached_property
     def ranks(self):
         """Those of the summary, or of the file that it names, with their rank, in order."""
