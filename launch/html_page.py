@@ -31,6 +31,7 @@ from tables import cell_text, is_right
 matplotlib, *_ = modules(*PLOTS)
 
 WIDTH = 9.0  # of a page's plots, in inches
+TITLE_HEIGHT = 0.4  # of a title above a subplot with the margins of its figure, in inches
 LONG_TEXT = 48  # characters of a cell, from which on its column has lines that are broken, so that the next ones are seen
 
 # From dark to light, so that neighbours differ in grey too.
@@ -101,12 +102,15 @@ def label(text, longest=40):
 
 
 def legend(axes, is_stack=False, of=None):
-    """To the right of the subplot, over nothing; where there is something to tell apart. `is_stack`: of bars upon each other,
-    whose order from above it has. `of`: another subplot, whose lines it is of."""
+    """To the right of the subplot, over nothing; where there is something to tell apart. The figure becomes as high as it needs.
+    `is_stack`: of bars upon each other, whose order from above it has. `of`: another subplot, whose lines it is of."""
     handles, texts = (of or axes).get_legend_handles_labels()
     if handles:
         order = -1 if is_stack else 1
-        axes.legend(handles[::order], texts[::order], loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0)
+        made = axes.legend(handles[::order], texts[::order], loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0)
+        figure = axes.figure
+        needed = made.get_window_extent().height / figure.dpi + TITLE_HEIGHT
+        figure.set_figheight(max(figure.get_figheight(), needed))
 
 
 def short_numbers(text):

@@ -199,6 +199,23 @@ class ReportTest(unittest.TestCase):
             for axes in figure.axes:
                 self.assertTrue(axes.get_title() and axes.get_xlabel(), "a plot without title or axis")
 
+    def test_legends_are_whole(self):
+        """Whatever the number of classes and of rows."""
+        classes = run_plots.CLASSES
+        ranks = [rank_of(0, 1)]
+        for side in ("predicted", "peak"):
+            ranks[0]["memory"][side] = {name: (i + 1) * MiB for i, name in enumerate(classes)}
+        for name in ("a", "b"):
+            self.write(name, [start_of(dp=1), step_of(1)], {**summary_of(1, 1), "ranks": ranks})
+        plots = self.plots("a", "b")
+        legend = plots.figures["Memory of the fullest rank by class"].axes[0].get_legend()
+        self.assertEqual(len(legend.get_texts()), len(classes) + 2)
+        for title, figure in plots.figures.items():
+            figure.draw_without_rendering()
+            for legend in filter(None, (axes.get_legend() for axes in figure.axes)):
+                found, whole = legend.get_window_extent(), figure.bbox
+                self.assertTrue(found.x1 <= whole.x1 and 0 <= found.y0 and found.y1 <= whole.y1, f"{title}: {found} in {whole}")
+
     def test_energy_and_predicted_time(self):
         energy = {"source": "RAPL", "joules_per_sample": 1.25, "stages": {
             "training": {"seconds": 8.0, "joules": 400.0, "mean_watts": 50.0, "peak_watts": 60.0},
