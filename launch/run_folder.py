@@ -286,6 +286,12 @@ class Run:
             self.notes.append(f"{shown(path)} is not read: {error}")
         return []
 
+    @property
+    def kind(self):
+        """training, or by its options test (--test) or range test (--find-lr)."""
+        kinds = {"find_lr": "range test", "test_steps": "test"}
+        return next((kind for name, kind in kinds.items() if self.options.get(name, "none") != "none"), "training")
+
     def layout_text(self):
         degrees = [figure(self.start, "layout", axis) for axis in ("dp", "tp", "pp")]
         return " x ".join(map(str, degrees)) if None not in degrees else None

@@ -149,6 +149,9 @@ def add_curves(page, runs):
     def of_steps(key):
         return lambda run: list(zip(places(run), (figure(step, key) for step in run.steps)))
 
+    def of_training(key):  # a range test is no part of one, and its last losses and rates would be all that is seen
+        return lambda run: of_steps(key)(run) if run.kind != "range test" else []
+
     def of_epochs(value):
         return lambda run: [(figure(record, "epoch"), value(record)) for record in run.epochs]
 
@@ -156,7 +159,7 @@ def add_curves(page, runs):
         return lambda run: [(figure(record, "epoch"), value(record)) for record in run.valids]
 
     page.heading("Losses", 3)
-    curve(page, runs, of_steps("loss"), {"title": "Training loss of each step", "xlabel": axis, "ylabel": "loss"},
+    curve(page, runs, of_training("loss"), {"title": "Training loss of each step", "xlabel": axis, "ylabel": "loss"},
           "Mean over the samples of the step." + along, scale="loss")
     two_curves(page, runs, (of_epochs(lambda r: figure(r, "loss")),
                             {"title": "Training loss by epoch", "xlabel": "epoch", "ylabel": "loss"}),
@@ -177,7 +180,7 @@ def add_curves(page, runs):
                                  for key, name in (("top1", "Top-1"), ("top5", "Top-5"))),
                    "Of validations, shares of the samples.")
     page.heading("Learning rate and throughput", 3)
-    curve(page, runs, of_steps("lr"), {"title": "Learning rate", "xlabel": axis, "ylabel": "learning rate"}, along, 2.6)
+    curve(page, runs, of_training("lr"), {"title": "Learning rate", "xlabel": axis, "ylabel": "learning rate"}, along, 2.6)
     curve(page, runs, of_steps("samples_per_s"), {"title": "Throughput", "xlabel": axis, "ylabel": "samples/s"},
           "Samples of each step over its time." + along, scale="from zero")
 
@@ -525,24 +528,39 @@ def add_usage(page, runs):
         page.plot(drawn, "Of the first rank's node and its GPU, by all programs there.")
 
 
+def range_points(run):
+    """Rows of learning rate, loss and smoothed loss of a range test, without those of a loss that is no number."""
+    rows = numpy.array(part(run.summary, "find_lr").get("curve") or [], dtype=float).reshape(-1, 3)
+    return rows[numpy.isfinite(rows).all(axis=1)]
+
+
 def add_range_test(page, runs):
-    """The smoothed loss of --find-lr along the rate, and where it fell fastest."""
-    tested = [run for run in runs if part(run.summary, "find_lr").get("curve")]
+    """The losses of --find-lr along the rate, as they were and smoothed, and where they fell fastest."""
+    tested = [run for run in runs if len(range_points(run))]
     if not tested:
         return
     page.heading("Learning-rate range test", 3)
     drawn = new_figure(3.4)
     axes = drawn.subplots()
+    first, least = [], []
     for index, run in enumerate(tested[:MOST_CURVES]):
-        rates, _, smoothed = numpy.array(run.summary["find_lr"]["curve"], dtype=float).T
-        axes.plot(rates, smoothed, label=label(run.label, 24), **line_style(index, len(rates)))
+        rates, losses, smoothed = range_points(run).T
+        style = line_style(index, len(rates))
+        axes.plot(rates, losses, color=style["color"], alpha=0.35, linewidth=0.8)
+        axes.plot(rates, smoothed, label=label(run.label, 24), **style)
+        first.append(smoothed[0])
+        least.append(min(*losses, *smoothed))
         steepest = figure(run.summary, "find_lr", "steepest")
         if steepest is not None:
-            axes.axvline(steepest, color=line_style(index, len(rates))["color"], linestyle=(0, (1, 1)), linewidth=1.0,
-                         label=f"falls fastest: {number_text(steepest, 3)}")
-    axes.set(title="Loss while the learning rate rises", xlabel="learning rate", ylabel="smoothed loss", xscale="log")
+            axes.axvline(steepest, color=style["color"], linestyle=(0, (1, 1)), linewidth=1.0,
+                         label=f"falls fastest:\n{number_text(steepest, 3)}")
+    # Up to several times the first loss, where the test ends, the dip would not be seen.
+    fall = (max(first) - min(least)) or abs(max(first)) or 1.0
+    axes.set(title="Loss while the learning rate rises", xlabel="learning rate", ylabel="loss", xscale="log",
+             ylim=(min(least) - 0.1 * fall, max(first) + 0.4 * fall))
     legend(axes)
-    page.plot(drawn, "The test ends where the smoothed loss comes to four times its least." + of_first(tested, MOST_CURVES))
+    page.plot(drawn, "Pale: the loss of each step; thick: smoothed. The axis ends above the first loss; the test goes on until the "
+              "smoothed loss has come to four times its least." + of_first(tested, MOST_CURVES))
 
 
 def add_plots(page, runs):

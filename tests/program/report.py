@@ -116,7 +116,7 @@ class ReportTest(unittest.TestCase):
     def test_tables(self):
         self.make("a")
         self.assertEqual(self.cells("Runs", "a"), [{
-            "run": "a", "state": "finished", "steps": 4, "task": "forecast", "parameters": 1000, "dp x tp x pp": "2 x 1 x 1",
+            "run": "a", "kind": "training", "state": "finished", "steps": 4, "task": "forecast", "parameters": 1000, "dp x tp x pp": "2 x 1 x 1",
             "ranks": 2, "nodes": 1, "precision": "fp32", "batch": "16 by 8"}])
         speed, = self.cells("Speed", "a")
         self.assertEqual((speed["samples/s"], speed["s/step"], speed["start s"]), (40.0, 0.5, 1.5))
@@ -215,6 +215,27 @@ class ReportTest(unittest.TestCase):
             for legend in filter(None, (axes.get_legend() for axes in figure.axes)):
                 found, whole = legend.get_window_extent(), figure.bbox
                 self.assertTrue(found.x1 <= whole.x1 and 0 <= found.y0 and found.y1 <= whole.y1, f"{title}: {found} in {whole}")
+
+    def test_range_test(self):
+        """Its dip is seen, and it spoils no other run's axes."""
+        self.make("a")
+        points = [[10.0 ** i, raw, smoothed] for i, raw, smoothed in ((-7, 1.0, 1.0), (-5, 0.6, 0.9), (-3, 0.5, 0.8), (1, 80.0, 5.2))]
+        steps = [step_of(i + 1, loss=raw, lr=rate) for i, (rate, raw, _) in enumerate(points)]
+        self.write("r", [start_of(), *steps], summary_of(4, find_lr={"steepest": 1e-5, "of_least_loss": 1e-3, "curve": points}),
+                   config="find_lr: 4\ntest_steps: none\n")
+        self.write("t", [start_of(), step_of(1)], summary_of(1), config="find_lr: none\ntest_steps: 1\n")
+        self.assertEqual([row["kind"] for row in self.cells("Runs", "a", "r", "t")], ["training", "range test", "test"])
+        plots = self.plots("a", "r")
+        axes = plots.figures["Loss while the learning rate rises"].axes[0]
+        raw, smoothed, fastest = axes.lines
+        self.assertEqual((list(raw.get_ydata()), list(smoothed.get_ydata())), ([1.0, 0.6, 0.5, 80.0], [1.0, 0.9, 0.8, 5.2]))
+        self.assertEqual((list(fastest.get_xdata()), raw.get_alpha()), ([1e-5, 1e-5], 0.35))
+        self.assertTrue(0.4 < axes.get_ylim()[0] < 0.5 and 1.0 < axes.get_ylim()[1] < 1.5, axes.get_ylim())
+        for title, most in ("Training loss of each step", 1.0), ("Learning rate", 0.04):
+            self.assertEqual([max(line.get_ydata()) for line in plots.figures[title].axes[0].lines], [most])
+        self.assertNotIn("Learning rate", self.plots("r").figures)
+        self.write("n", [start_of()], summary_of(4, find_lr={"steepest": None, "curve": [[1e-7, None, None]]}), config="find_lr: 4\n")
+        self.assertNotIn("Loss while the learning rate rises", self.plots("n").figures)
 
     def test_energy_and_predicted_time(self):
         energy = {"source": "RAPL", "joules_per_sample": 1.25, "stages": {
