@@ -6,7 +6,6 @@
 Lines begin with the script's name and go to standard error.
 """
 import argparse
-import difflib
 import errno
 import os
 import signal
@@ -37,10 +36,22 @@ def fail(text, code):
     sys.exit(code)
 
 
+def distance(one, other):
+    """How many letters must be put in, taken out or changed to make one word of the other."""
+    row = list(range(len(other) + 1))
+    for i, letter in enumerate(one, 1):
+        last, row = row, [i]
+        for j, its in enumerate(other, 1):
+            row.append(min(last[j] + 1, row[-1] + 1, last[j - 1] + (letter != its)))
+    return row[-1]
+
+
 def nearest(name, names, otherwise):
-    """The end of a refusal: the option that was meant, or `otherwise`. Names are those without dashes."""
-    near = difflib.get_close_matches(name.lstrip("-"), names, 1)
-    return f"; did you mean --{near[0]}?" if near else f"; {otherwise}"
+    """The end of a refusal: the option that was meant, or `otherwise` where none is near: within a third of the longer word's
+    letters, rounded up. Names are those without dashes."""
+    given = name.lstrip("-")
+    far, near = min((distance(given, each), each) for each in names)
+    return f"; did you mean --{near}?" if far <= -(-max(len(given), len(near)) // 3) else f"; {otherwise}"
 
 
 def run_script(main, unread=0):
@@ -79,10 +90,9 @@ class Parser(argparse.ArgumentParser):
             word = left[0]
             if word == "--":
                 self.error("a word before -- belongs to no option")
-            value = words[words.index(word) + 1:][:1] if word.startswith("--") and "=" not in word else []
-            given = " ".join([word, *(each for each in value if not each.startswith("-"))])
-            names = [name.lstrip("-") for name in self._option_string_actions]
-            fail(f"unknown argument '{shown(given)}'{nearest(word.partition('=')[0], names, '--help lists the options')}", USAGE)
+            given = word.partition("=")[0] if word.startswith("-") else word
+            names = [name[2:] for name in self._option_string_actions if name.startswith("--")]
+            fail(f"unknown argument '{shown(given)}'{nearest(given, names, '--help lists the options')}", USAGE)
         return found
 
     def error(self, message):

@@ -124,7 +124,7 @@ class OptionTable:
             if name.startswith("no-") and name[3:] in self.flags:
                 name, is_flag = name[3:], True
             if not word.startswith("--") or name not in self.names:
-                raise Refused(f"'{shown(word)}' is no option of vit_hybrid train" +
+                raise Refused(f"'{shown(word.partition('=')[0] if word.startswith('--') else word)}' is no option of vit_hybrid train" +
                               nearest(name, self.names, "`vit_hybrid options` lists them"), USAGE)
             if not is_flag and not has_value:
                 if not left:
