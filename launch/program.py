@@ -118,14 +118,14 @@ class OptionTable:
         found, left = {}, list(words)
         while left:
             word = left.pop(0)
-            given, has_value, _ = word[2:].partition("=")
-            name = given.replace("_", "-")
+            given, has_value, _ = word.partition("=")
+            name = given[2:].replace("_", "-")
             is_flag = name in self.flags
             if name.startswith("no-") and name[3:] in self.flags:
                 name, is_flag = name[3:], True
             if not word.startswith("--") or name not in self.names:
-                raise Refused(f"'{shown(word.partition('=')[0] if word.startswith('--') else word)}' is no option of vit_hybrid train" +
-                              nearest(name, self.names, "`vit_hybrid options` lists them"), USAGE)
+                raise Refused(f"'{shown(given if given.startswith('--') else word)}' is no option of vit_hybrid train" +
+                              nearest(given.replace("_", "-"), self.names, "`vit_hybrid options` lists them"), USAGE)
             if not is_flag and not has_value:
                 if not left:
                     raise Refused(f"{shown(word)} has no value; give --{name}=VALUE", USAGE)
