@@ -16,6 +16,8 @@ NOT_IN_DEBIAN = {"wandb"}
 
 
 PLOTS = ("matplotlib", "matplotlib.backends.backend_svg", "matplotlib.figure", "matplotlib.ticker")  # those of html_page.py
+PLOTS_NEED = ("The page needs matplotlib 3.6 or a later one, of the Python in PATH or of /usr/bin/python3 (Debian: python3-matplotlib; pip "
+              "install matplotlib).")  # the end of the help of those that write one
 
 
 def lacking(*names):

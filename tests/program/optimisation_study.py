@@ -234,7 +234,8 @@ def own_rungs(bench, source):
     table = OptionTable(str(bench.fakes / "vit_hybrid"))
     for text, told in (("--lrr=1", "'--lrr' is no option of vit_hybrid train; did you mean --lr?"), ("--lr", "--lr has no value"),
                        ("x:", "without options"), ("x:'", "is no list of words"), ("dp:--lr=1", "whose name 'dp' is taken"),
-                       ("--num-iters=5", "the study gives --steps to each run; give --epochs"), ("lr=5", "'lr=5' is no option of vit_hybrid train; did you mean --lr?")):
+                       ("--num-iters=5", "the study gives --steps to each run; give --epochs"),
+                       ("lr=5", "'lr=5' is no option of vit_hybrid train; did you mean --lr?")):
         with contextlib.redirect_stderr(io.StringIO()) as err:
             try:
                 own_rung(text, table, {"dp"})

@@ -467,6 +467,12 @@ class ReportTest(unittest.TestCase):
         self.assertEqual(done.stderr, "report: 'none' is no run: it is not there: left out\n")
         self.assertRegex(self.call(code=64).stderr, r"\Areport: [^\n]*RUN[^\n]*--help lists the options\n\Z")
 
+    def test_what_pages_need(self):
+        """One version of matplotlib in all texts of help."""
+        for script in "report", "scaling_study", "zero_memory_study", "optimisation_study":
+            done = subprocess.run([LAUNCH / script, "--help"], capture_output=True, text=True, check=True)
+            self.assertEqual(re.findall(r"matplotlib (\d\S+)", done.stdout), ["3.6"], script)
+
     def test_names(self):
         for name in ("x/a/run", "x/b/run", "c"):
             self.make(name)
