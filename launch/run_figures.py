@@ -9,6 +9,7 @@ from messages import shown
 from run_folder import figure, part
 
 PHASES = ["data_wait", "forward", "backward", "reduce", "optimizer"]  # which follow each other in a step
+WAITING = "waiting"  # what is in none of them, in tables and plots; keys of records call it other or rest
 CLASSES = ["parameters", "gradients", "optimizer", "communication", "packed_weights", "activations", "workspaces", "data",
            "untagged"]  # of memory
 

@@ -12,7 +12,7 @@ import warnings
 import numpy
 
 from html_page import bar_style, label, legend, line_style, matplotlib, new_figure, styles_of
-from run_figures import CLASSES, PHASES
+from run_figures import CLASSES, PHASES, WAITING
 from run_folder import figure, mean_over_channels, part
 from tables import bytes_text, number_text
 
@@ -249,7 +249,7 @@ def phases_of(rank, steps):
     if not steps or whole is None or None in seconds.values():
         return None
     by_phase = {phase: value / steps for phase, value in seconds.items()}
-    by_phase["other"] = max(whole / steps - sum(by_phase.values()), 0.0)
+    by_phase[WAITING] = max(whole / steps - sum(by_phase.values()), 0.0)
     return by_phase
 
 
@@ -261,7 +261,7 @@ def steps_of(run):
 
 def add_time_of_runs(page, runs):
     """Bars of the runs beside each other. Returns the runs whose times are known, and the phases' styles."""
-    styles = styles_of([*PHASES, "other"], PHASES)
+    styles = styles_of([*PHASES, WAITING], PHASES)
     timed = [run for run in runs if run.ranks and all(phases_of(rank, steps_of(run)) for rank in run.ranks)]
     if not timed:
         return timed, styles
@@ -315,11 +315,12 @@ def add_predicted_time(page, runs):
         name_rows(axes[0], [label(phase.replace("_", " ")) for phase in phases])
         axes[0].set(title=f"Time of a step, predicted and measured: {label(run.label)}", xlabel="seconds a step")
         legend(axes[0])
-        page.plot(drawn, "Messages are part of forward and backward." if "messages" in phases else "")
+        page.plot(drawn, "Measured is the median step, shared among the phases as their means are; time by phase has the means "
+                  "themselves." + (" Messages are part of forward and backward." if "messages" in phases else ""))
 
 
 def seconds_text(value):
-    return f"{number_text(float(value), 3)} s"
+    return f"{number_text(float(value), 3, is_padded=True)} s"
 
 
 def draw_pairs(axes, sides, text, unit=1):
@@ -471,7 +472,7 @@ def add_energy(page, runs):
                 for run in shown]
     add_energy_bars(page, shown, of_stages("joules"), "Energy by stage", "joules")
     add_energy_bars(page, shown, of_stages("mean_watts"), "Mean power by stage", "watts", are_parts=False)
-    add_energy_bars(page, shown, [{phase: figure(run.summary, "energy", "within_step", phase)
+    add_energy_bars(page, shown, [{WAITING if phase == "rest" else phase: figure(run.summary, "energy", "within_step", phase)
                                    for phase in part(run.summary, "energy", "within_step")} for run in shown],
                     "Energy within steps by phase", "joules", "By the shares of the phases in the time of the steps.")
 

@@ -14,8 +14,9 @@ def is_number(cell):
     return isinstance(cell, (int, float)) and not isinstance(cell, bool)
 
 
-def number_text(value, digits=5):
-    """A number with so many significant digits, without an exponent between 1e-4 and 1e9; integers have all of theirs."""
+def number_text(value, digits=5, is_padded=False):
+    """A number with so many significant digits, without an exponent between 1e-4 and 1e9, and without zeros at its end unless
+    `is_padded`; integers have all of theirs."""
     if isinstance(value, int):
         return str(value)
     if not math.isfinite(value):
@@ -24,7 +25,7 @@ def number_text(value, digits=5):
     if not -5 < size < 9:
         return f"{value:.{digits - 1}e}"
     text = f"{value:.{max(digits - 1 - size, 0)}f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    return text.rstrip("0").rstrip(".") if "." in text and not is_padded else text
 
 
 def bytes_text(count, digits=3):

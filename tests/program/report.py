@@ -121,7 +121,7 @@ class ReportTest(unittest.TestCase):
         speed, = self.cells("Speed", "a")
         self.assertEqual((speed["samples/s"], speed["s/step"], speed["start s"]), (40.0, 0.5, 1.5))
         self.assertAlmostEqual(speed["data wait %"], 100 * 0.2 / 2.01, 2)
-        self.assertAlmostEqual(speed["communication %"], 100 * 0.8 / 2.01, 2)
+        self.assertAlmostEqual(speed["blocked %"], 100 * 0.8 / 2.01, 2)
         losses, = self.cells("Losses", "a")
         self.assertEqual((losses["training"], losses["of epoch"], losses["validation"], losses["after step"]), (0.75, 1, 0.25, 4))
         self.assertAlmostEqual(losses["RMSE"], 0.3)
@@ -162,7 +162,7 @@ class ReportTest(unittest.TestCase):
         # Seconds of a step, by phase and rank: what stands upon each other is the whole step.
         axes = plots.figures["Time of a step by phase and rank: a"].axes[0]
         bars = {bar.get_label(): values_of(bar) for bar in axes.containers}
-        self.assertEqual(set(bars), {"data wait", "forward", "backward", "reduce", "optimizer", "other"})
+        self.assertEqual(set(bars), {"data wait", "forward", "backward", "reduce", "optimizer", "waiting"})
         for rank in range(3):
             self.assertAlmostEqual(sum(values[rank] for values in bars.values()), 1.0 + rank / 100)
             self.assertAlmostEqual(bars["backward"][rank], 0.3)
@@ -192,6 +192,7 @@ class ReportTest(unittest.TestCase):
         left, right = plots.figures["Bytes of a step by axis: a"].axes
         self.assertEqual([[patch.get_width() for patch in bars] for bars in left.containers], [[4.0], [4.0]])
         self.assertEqual([patch.get_width() for patch in right.containers[0]], [2.0])
+        self.assertEqual([text.get_text() for text in right.texts], ["2.00 s"])
         left.figure.draw_without_rendering()
         ends = [axes.xaxis.get_ticklabels()[index].get_window_extent() for axes, index in ((left, -1), (right, 0))]
         self.assertGreater(ends[1].x0 - ends[0].x1, 8, "numbers of two axes meet")
@@ -241,17 +242,19 @@ class ReportTest(unittest.TestCase):
         energy = {"source": "RAPL", "joules_per_sample": 1.25, "stages": {
             "training": {"seconds": 8.0, "joules": 400.0, "mean_watts": 50.0, "peak_watts": 60.0},
             "validation": {"seconds": 1.0, "joules": 30.0, "mean_watts": 30.0, "peak_watts": 31.0}},
-            "within_step": {"forward": 30.0, "backward": 60.0}}
+            "within_step": {"forward": 30.0, "backward": 60.0, "rest": 10.0}}
         time = {"predicted": {"forward": 0.21, "step": 0.9, "messages": 0.1}, "measured": {"forward": 0.2, "step": 1.0}}
         self.write("a", [start_of(), step_of(1)], summary_of(1, energy=energy, time=time))
         self.write("b", [start_of(), step_of(1)], summary_of(1, energy={"unavailable": "no counter may be read"}))
         self.assertEqual([row["J/sample"] for row in self.cells("Speed", "a", "b")], [1.25, None])
         plots = self.plots("a", "b")
-        for title, joules in (("Energy by stage", [[400.0], [30.0]]), ("Energy within steps by phase", [[30.0], [60.0]])):
+        for title, joules in (("Energy by stage", [[400.0], [30.0]]), ("Energy within steps by phase", [[30.0], [60.0], [10.0]])):
             self.assertEqual([[p.get_width() for p in bars] for bars in plots.figures[title].axes[0].containers], joules)
         pairs = plots.figures["Time of a step, predicted and measured: a"].axes[0].containers
         self.assertEqual({bars.get_label(): [p.get_width() for p in bars] for bars in pairs},
                          {"predicted": [0.21, 0.1, 0.9], "measured": [0.2, 1.0]})
+        self.assertEqual(plots.figures["Energy within steps by phase"].axes[0].containers[-1].get_label(), "waiting")
+        self.assertIn("Measured is the median step, ", plots.captions["Time of a step, predicted and measured: a"])
         done = self.call("a", "b")
         self.assertEqual(done.stderr, "report: b: energy: not available: no counter may be read\n")
         page = self.page()

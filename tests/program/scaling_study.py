@@ -112,7 +112,8 @@ def arithmetic(bench):
     expect("Ranks outnumber cores at 8 ranks: a node has 4 cores" in warnings, f"no word on cores: {warnings}")
     expect("n2-dp2-tp1-pp1-b8 differ by 20 %" in warnings, f"no word on the spread: {warnings}")
     page = (bench.work / "sum" / "report.html").read_text()
-    expect("Turning point: 2 ranks." in page and page.count("<svg") == 3 and "For a proposal" in page, "the page lacks something")
+    expect("Turning point: 2 ranks." in page and page.count("<svg") == 3 and "For a proposal" in page and "of it blocked in" in page and
+           ">waiting<" in page and "xposed" not in page, "the page lacks something")
     expect(all(item["agree"] and item["largest"] == 0 for item in found["losses"]), "losses that are the same agree")
     # The same again runs nothing and says the same.
     bench.forget()
