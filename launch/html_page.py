@@ -50,7 +50,7 @@ p.warning { border-left: 4px solid #b8620a; background: #fff6e5; padding: .5em 1
 div.table { overflow: auto; max-height: 38em; } table { border-collapse: collapse; font-size: 13px; margin: 1em 0; }
 caption { text-align: left; color: #555; padding-bottom: .3em; }
 th, td { padding: .25em .5em; border-bottom: 1px solid #e0e0e0; text-align: left; vertical-align: top; }
-th, td { white-space: nowrap; } th:first-child, td:first-child { white-space: normal; overflow-wrap: anywhere; min-width: 9em; }
+td { white-space: nowrap; } th { vertical-align: bottom; } th:first-child, td:first-child { white-space: normal; overflow-wrap: anywhere; min-width: 9em; }
 th.n:first-child, td.n:first-child { min-width: 0; white-space: nowrap; }
 th.long, td.long { white-space: normal; overflow-wrap: anywhere; min-width: 16em; max-width: 30em; }
 @media print { div.table { overflow: visible; max-height: none; } th, td { white-space: normal; } figure { break-inside: avoid; } }
