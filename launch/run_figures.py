@@ -29,11 +29,12 @@ def energy_of(summary):
 
 
 def samples_per_s(run):
-    """The summary's; else, of a run that has none, the median that it would have."""
+    """The summary's; else, of a run that has none, the median that it would have. None where that is not positive: a damaged one."""
     if run.summary:
-        return figure(run.summary, "test", "samples_per_s_spread", "median") or figure(run.summary, "samples_per_s")
-    known = sorted(rate for rate in (figure(step, "samples_per_s") for step in run.counted_steps) if rate is not None)
-    return known[len(known) // 2] if known else None
+        rate = figure(run.summary, "test", "samples_per_s_spread", "median") or figure(run.summary, "samples_per_s")
+        return rate if rate is not None and rate > 0 else None
+    known = [rate for rate in (figure(step, "samples_per_s") for step in run.counted_steps) if rate is not None]
+    return statistics.median(known) if known else None
 
 
 def run_figures(run):

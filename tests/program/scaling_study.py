@@ -331,6 +331,12 @@ def rough(bench):
         (first / "state.json").write_text(json.dumps(state))
         done = bench.run(*words)
         expect(done.returncode == code and text in done.err, f"{state}: {done.returncode} {done.err}")
+    damaged = json.loads((second / "run/summary.json").read_text())
+    damaged["test"]["samples_per_s_spread"]["median"] = -5
+    (second / "run/summary.json").write_text(json.dumps(damaged))
+    done = bench.run(*words)
+    points = results_of(bench.work / "rough")["curves"]["strong"]["points"]
+    expect(done.returncode == 0 and [point["units"] for point in points] == [1], f"a negative speed: {done.returncode} {points} {done.err}")
     bench.forget()
     bench.set("hang", second.name)
     (second / "run/summary.json").unlink()
