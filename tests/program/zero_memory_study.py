@@ -180,6 +180,11 @@ def main():
         largest(bench, "depth", ["--memory-gib", "0.5", "--depth", "1,2,4,8,16,32,64,128", "--micro-batch", "4", "--",
                                  "--generated-samples=16", "--generated-valid-samples=4", "--device=cpu"], "depth")
     else:
+        # An option that is for values of a list, of which some of the list keep no state.
+        done = bench.run("--optimizer", "adam,lars", "--out", "momentum", "--", "--momentum=0", *SMALL[1:])
+        found = bench.results("momentum")["settings"] if done.returncode == 0 else []
+        expect([(item["closed_forms"]["optimizer"], item["bytes_per_parameter"]["optimizer"]) for item in found] == [(0, 0)] and
+               "Left out: 1 of the combinations" in done.stderr, f"momentum 0: {done.returncode}, {found} {done.stderr}")
         done = bench.run("--dp", "64", "--out", "sweep", "--", "--global-batch-size=8")
         expect(done.returncode == 64 and not (work / "sweep").exists(), f"a study that is refused leaves nothing: {done.stderr}")
         by_process_peak(source)
