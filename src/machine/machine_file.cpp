@@ -13,7 +13,9 @@ namespace vit_hybrid::train {
 namespace {
 
 constexpr const char* kFormat = "vit_hybrid machine 1";
-constexpr double kMostFigure = 1e18;  // of any rate or size: a thousand times the fastest machine
+// Of any rate, size or time: a thousand times the fastest machine, and what no sum of steps makes infinite.
+constexpr double kMostFigure = 1e18;
+constexpr double kLeastFigure = 1e-18;
 
 // Where a size lies between two points: the index of the lower one, and how much of the upper one counts.
 struct Place {
@@ -90,8 +92,9 @@ class Reader {
   double checked(const Json& item, const std::string& key, bool may_be_zero) const {
     if (!item.is_number()) fail(key, "is no number");
     const auto number = item.get<double>();
-    if (!std::isfinite(number) || number < 0.0 || number > kMostFigure || (number == 0.0 && !may_be_zero)) {
-      fail(key, str("is ", number, ", not a positive number up to ", kMostFigure));
+    if (!(number >= kLeastFigure && number <= kMostFigure) && !(number == 0.0 && may_be_zero)) {
+      fail(key, str("is ", number, ", not ", may_be_zero ? "0 or " : "", "a number from ", kLeastFigure, " to ",
+                    kMostFigure));
     }
     return number;
   }

@@ -65,7 +65,7 @@ def refusals(program, folder, machine):
             ("", "is no JSON"), ("{]", "is no JSON"), ("[1]", "does not begin with"),
             (changed(machine, lambda m: m.pop("cores")), "cores is missing"),
             (changed(machine, lambda m: m["populations"][0]["types"]["fp32"]["stream"]["rates"].__setitem__(0, -1)),
-             "types.fp32.stream.rates is -1, not a positive number"),
+             "types.fp32.stream.rates is -1, not a number from 1e-18"),
             (changed(machine, lambda m: m["populations"][0]["types"]["fp32"]["stream"]["rates"].append(1e9)),
              "types.fp32.stream.rates are")):
         code, said = message(text)

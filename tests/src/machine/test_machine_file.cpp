@@ -100,11 +100,12 @@ TEST_CASE("machine file: what is missing or impossible is named") {
   CHECK(changed("/device", "tpu") == "machine file 'm.json': device is neither cpu nor cuda");
   CHECK(changed("/populations", Json::array()) == "machine file 'm.json': populations is no list of them");
   CHECK(changed("/populations/0/ranks", 0) ==
-        "machine file 'm.json': populations[0].ranks is 0, not a positive number up to 1e+18");
+        "machine file 'm.json': populations[0].ranks is 0, not a number from 1e-18 to 1e+18");
   const std::string table = "/populations/0/types/fp32/product_forward";
   const std::string name = "machine file 'm.json': populations[0].types.fp32.product_forward";
-  CHECK(changed(table + "/rates/0", -1) == name + ".rates is -1, not a positive number up to 1e+18");
-  CHECK(changed(table + "/rates/0", 1e30) == name + ".rates is 1e+30, not a positive number up to 1e+18");
+  CHECK(changed(table + "/rates/0", -1) == name + ".rates is -1, not a number from 1e-18 to 1e+18");
+  CHECK(changed(table + "/rates/0", 1e-308) == name + ".rates is 1e-308, not a number from 1e-18 to 1e+18");
+  CHECK(changed(table + "/rates/0", 1e30) == name + ".rates is 1e+30, not a number from 1e-18 to 1e+18");
   CHECK(changed(table + "/rates/0", "fast") == name + ".rates is no number");
   CHECK(changed(table + "/rates", {1.0}) == name + ".rates are 1, where the axes have 6 points");
   CHECK(changed(table + "/axes/inputs", {1000, 10}) == name + ".axes.inputs does not ascend");
@@ -117,7 +118,8 @@ TEST_CASE("machine file: what is missing or impossible is named") {
   CHECK(contains(changed("/between_nodes/latency_s", -1), "between_nodes.latency_s is -1"));
   CHECK(contains(changed("/between_nodes/message_s", "little"), "between_nodes.message_s is no number"));
   CHECK(contains(changed("/between_nodes/byte_s", -1), "between_nodes.byte_s is -1"));
-  CHECK(contains(changed("/between_nodes/latency_s", 1.7e308), "between_nodes.latency_s is 1.7e+308, not a positive"));
+  CHECK(
+      contains(changed("/between_nodes/latency_s", 1.7e308), "between_nodes.latency_s is 1.7e+308, not 0 or a number"));
   CHECK(contains(changed("/between_nodes/look_bytes", 0), "between_nodes.look_bytes is 0"));
   CHECK(contains(changed("/coers", 4), "coers is not known here; known are format, machine, device, cores, "));
   CHECK(contains(changed("/populations/0/message", Json::object()), "populations[0].message is not known here"));
