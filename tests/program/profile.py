@@ -494,14 +494,30 @@ def test_launcher(source, work):
 
 
 def test_stop(launches):
-    """Told to stop, it tells the command, and ends as that does."""
+    """Told to stop, it tells the command, and ends as that does; killed, it leaves no command behind."""
     sleeper = launches.fakes / "vit_hybrid"
-    sleeper.write_text("#!/bin/sh\ntrap 'exit 75' TERM\nfifos=${PERF_RECORD_CONTROL#fifo:}\necho enable >${fifos%,*}\n"
+    sleeper.write_text("#!/bin/sh\ntrap 'echo >$FAKES/ended; exit 75' TERM\nfifos=${PERF_RECORD_CONTROL#fifo:}\necho enable >${fifos%,*}\n"
                        "echo started\nwhile :; do sleep 0.05; done\n")
-    process = subprocess.Popen([sys.executable, launches.script, *PERF, f"--out={launches.work}/stopped", "--", sleeper,
-                                "--profile-steps=2-3"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                               start_new_session=True, env={**os.environ, "FAKES": str(launches.fakes),
-                                                            "PATH": f"{launches.fakes}:{os.environ['PATH']}"})
+
+    def begun(out):
+        return subprocess.Popen([sys.executable, launches.script, *PERF, f"--out={launches.work}/{out}", "--", sleeper,
+                                 "--profile-steps=2-3"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                start_new_session=True, env={**os.environ, "FAKES": str(launches.fakes),
+                                                             "PATH": f"{launches.fakes}:{os.environ['PATH']}"})
+    process, ended = begun("killed"), launches.fakes / "ended"
+    try:
+        require(process.stdout.readline() == "started\n", "the program did not start")
+        process.kill()
+        process.wait()
+        for _ in range(200):
+            if ended.exists():
+                break
+            time.sleep(0.05)
+        require(ended.exists(), "the command goes on after its script was killed")
+    finally:
+        if not ended.exists():
+            os.killpg(process.pid, signal.SIGKILL)
+    process = begun("stopped")
     try:
         require(process.stdout.readline() == "started\n", "the program did not start")
         process.send_signal(signal.SIGTERM)
