@@ -148,7 +148,7 @@ void add_rounded_tile(const at::Tensor& gradient, const at::Tensor& dy, const at
   const int64_t columns = std::min(panels.end * kPanelColumns<T>, inputs) - begin;
   const at::Tensor sums = at::zeros({rows.size(), columns}, at::kFloat);
   add_tile(dy, x, rows, panels, inputs, transposed, {sums.mutable_data_ptr<float>(), columns});
-  gradient.narrow(0, rows.begin, rows.size()).narrow(1, begin, columns).add_(sums);
+  add_rounded(gradient.narrow(0, rows.begin, rows.size()).narrow(1, begin, columns), sums);
 }
 
 template <class T>

@@ -63,6 +63,18 @@ VH_INLINE void add_loop(const T* rows, int64_t num_rows, F* sums, int64_t count)
 constexpr int64_t kBlockRows = 64;
 
 template <class T>
+void add_rounded_row(const float* sums, T* row, int64_t count) {
+  constexpr int64_t kChunk = 512;  // stays in the first-level cache
+  float wide[kChunk];
+  for (int64_t begin = 0; begin < count; begin += kChunk) {
+    const int64_t size = std::min(kChunk, count - begin);
+    convert(row + begin, wide, size);
+    add_rows(sums + begin, 1, wide, size);
+    convert(wide, row + begin, size);
+  }
+}
+
+template <class T>
 void add_on_host(const at::Tensor& gradient, const at::Tensor& dy) {
   using Sum = at::opmath_type<T>;
   const int64_t columns = dy.size(1);
@@ -99,6 +111,18 @@ VH_VERSIONS void add_rows(const double* rows, int64_t num_rows, double* sums, in
 }
 VH_VERSIONS void add_rows(const BFloat16* rows, int64_t num_rows, float* sums, int64_t count) {
   add_loop(rows, num_rows, sums, count);
+}
+
+void add_rounded(const at::Tensor& gradient, const at::Tensor& sums) {
+  const int64_t columns = sums.size(1);
+  AT_DISPATCH_REDUCED_FLOATING_TYPES(gradient.scalar_type(), "add_rounded", [&] {
+    at::parallel_for(0, sums.size(0), kBlockRows, [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        add_rounded_row(sums.const_data_ptr<float>() + row * columns,
+                        gradient.mutable_data_ptr<scalar_t>() + row * gradient.stride(0), columns);
+      }
+    });
+  });
 }
 
 int64_t num_column_sum_blocks(int64_t rows) {

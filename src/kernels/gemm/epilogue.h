@@ -20,6 +20,10 @@ void add_rows(const float* rows, int64_t num_rows, float* sums, int64_t count);
 void add_rows(const double* rows, int64_t num_rows, double* sums, int64_t count);
 void add_rows(const c10::BFloat16* rows, int64_t num_rows, float* sums, int64_t count);
 
+/// gradient [M, K] of a half-length type += sums [M, K] of fp32, each rounded once, on the host. Nothing is copied in
+/// fp32; rows of `gradient` may lie apart.
+void add_rounded(const at::Tensor& gradient, const at::Tensor& sums);
+
 /// gradient [M] += the sum over the rows of dy [R, M]. Sums are fp32, or fp64 for fp64, whatever the types of the two;
 /// on the host at memory speed (fp16: converted first), and the bits do not depend on the number of threads.
 void add_column_sums(const at::Tensor& gradient, const at::Tensor& dy);

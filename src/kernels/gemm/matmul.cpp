@@ -124,7 +124,7 @@ void add_converted_weight_gradient(const at::Tensor& gradient, const at::Tensor&
   const at::Tensor sums = fits ? gradient : at::zeros(gradient.sizes(), at::kFloat);
   add_weight_gradient(sums, dy.to(at::kFloat), x.to(at::kFloat), {});
   if (!fits) {
-    gradient.add_(sums);
+    add_rounded(gradient, sums);
   }
 }
 
