@@ -102,4 +102,11 @@ std::string nearest_word(const std::string& word, const std::vector<std::string>
                            [&](const std::string& a, const std::string& b) { return distance(a) < distance(b); });
 }
 
+std::string similar_word(const std::string& word, const std::vector<std::string>& words) {
+  const std::string nearest = nearest_word(word, words);
+  const size_t longer = std::max(word.size(), nearest.size());
+  const bool is_similar = longer <= kLongestCompared && edit_distance(nearest, word) <= (longer + 2) / 3;
+  return is_similar || (!word.empty() && nearest.starts_with(word)) ? nearest : "";
+}
+
 }  // namespace vit_hybrid

@@ -93,4 +93,7 @@ std::string parts_text(const std::vector<int64_t>& parts);
 /// deletions and replacements of a character; empty where there are no words.
 std::string nearest_word(const std::string& word, const std::vector<std::string>& words);
 
+/// That word, where it begins with `word` or differs in a third of the longer one's characters at most; else empty.
+std::string similar_word(const std::string& word, const std::vector<std::string>& words);
+
 }  // namespace vit_hybrid

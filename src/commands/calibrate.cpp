@@ -42,7 +42,8 @@ options::OptionTable table_of(CalibrateOptions& chosen) {
   table.add({.name = "out",
              .value = options::text(chosen.out, "file"),
              .help = "Machine file. In one that is there the figures for as many ranks a node and threads a rank are "
-                     "replaced, and others stay."});
+                     "replaced, and others stay.",
+             .names_elsewhere = {"machine"}});
   table.add({.name = "precision",
              .value = options::word(chosen.precision, {"all", "fp32", "fp64", "bf16", "fp16"}),
              .help = "Type of the kernels to measure; all: fp32 and bf16."});

@@ -411,18 +411,21 @@ const Option* OptionTable::find(const std::string& name) const {
 }
 
 std::string OptionTable::meant_by(const std::string& name) const {
-  const std::string canonical = canonical_name(name);
+  std::map<std::string, std::string> meanings;  // of all names, here and elsewhere
   for (const Option& option : options_) {
-    const auto& others = option.names_elsewhere;
-    if (std::find(others.begin(), others.end(), canonical) != others.end()) {
-      return option.name;
+    for (const std::string& other : option.names_elsewhere) {
+      meanings.emplace(other, option.name);
     }
   }
-  std::vector<std::string> names;
   for (const auto& [known, named] : by_name_) {
+    meanings.insert_or_assign(known, known);
+  }
+  std::vector<std::string> names;
+  for (const auto& [known, meaning] : meanings) {
     names.push_back(known);
   }
-  return nearest_word(canonical, names);
+  const std::string similar = similar_word(canonical_name(name), names);
+  return similar.empty() ? "" : meanings.at(similar);
 }
 
 std::string help_text(const OptionTable& table) {

@@ -176,8 +176,8 @@ class OptionTable {
   const Named* find_name(const std::string& name) const;
   /// What the option's own name stands for.
   const Named* own_name(const Option& option) const { return find_name(option.name); }
-  /// What is meant by a name that is not known: the option of which it is one of Option::names_elsewhere, else the
-  /// nearest name.
+  /// What is meant by a name that is not known: the one that is similar_word(), or the option of which that is one of
+  /// Option::names_elsewhere; empty if none is.
   std::string meant_by(const std::string& name) const;
   /// All names by which options are known, as canonical_name() has them.
   const std::map<std::string, Named>& names() const { return by_name_; }

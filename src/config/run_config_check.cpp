@@ -361,7 +361,7 @@ void check_checkpoints(const RunConfig& config, Problems& out) {
         "--find-lr begins from a network's initial weights, or those of --init-from; leave --resume and --load out");
   }
   if (config.find_lr > 0 && config.test_steps > 0) {
-    out.push_back("--find-lr and --test-steps are two tests; give one of them");
+    out.push_back("--find-lr and --test-steps (or --test) are two tests; give one of them");
   }
   if (checkpoint.resume.empty()) {
     out.push_back("--resume is empty; allowed: none, latest, auto, or the path of a checkpoint");

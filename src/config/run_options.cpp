@@ -128,7 +128,7 @@ void add_general(OptionTable& table, RunConfig& config, RunRequest& request) {
              .help = "Iterations from one set of histograms of all weights and gradients to the next, in the event "
                      "files for TensorBoard.",
              .unit = "iterations",
-             .names_elsewhere = {"histogram-freq", "histogram-interval", "log-histograms"}});
+             .names_elsewhere = {"histogram-freq", "histogram-interval", "histograms", "log-histograms"}});
   table.add({.name = "test-steps",
              .value = integer(config.test_steps, from_one(kMostCount, "none")),
              .help = "Test mode: do so many iterations and 20 batches of a validation without checkpoints, and print "

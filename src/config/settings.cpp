@@ -139,8 +139,8 @@ void Settings::add_unknown(const Entry& entry) {
   if (unused == table_.unused_keys().end() || !is_from_file) {
     // What will not be shown need not be looked for.
     const std::string meant = problems_.size() < kMostShown ? table_.meant_by(entry.name) : "";
-    problems_.push_back(str(entry.origin, ": unknown ", is_from_file ? "key" : "option", " '", shown(entry.name),
-                            "'; did you mean '", meant, "'?"));
+    problems_.push_back(str(entry.origin, ": unknown ", is_from_file ? "key" : "option", " '", shown(entry.name), "'",
+                            meant.empty() ? "" : str("; did you mean '", meant, "'?")));
   } else if (unused->second.empty()) {
     if (std::find(unused_keys_.begin(), unused_keys_.end(), entry.name) == unused_keys_.end()) {
       unused_keys_.push_back(entry.name);

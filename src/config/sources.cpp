@@ -77,7 +77,7 @@ po::parsed_options parse(const OptionTable& table, const po::options_description
     const std::string name = without_dashes(error.get_option_name());
     const std::string meant = table.meant_by(name);
     refuse(str("unknown option '--", shown(name), "'"),
-           meant.empty() ? "the command has no options" : str("did you mean '--", meant, "'?"));
+           meant.empty() ? "--help lists those that there are" : str("did you mean '--", meant, "'?"));
   } catch (const po::error_with_option_name& error) {
     const std::string name = without_dashes(error.get_option_name());
     if (const Option* option = table.find(name)) {
