@@ -132,14 +132,15 @@ std::string lr_table(const LrSchedule& schedule, int64_t every) {
 
 namespace {
 
-constexpr double kMemory = 0.98;
 constexpr double kDiverged = 4.0;  // times the least loss
 
 }  // namespace
 
+LrRange::LrRange(int64_t steps) : memory_(1.0 - 10.0 / static_cast<double>(std::max<int64_t>(steps, 20))) {}
+
 void LrRange::add(double lr, double loss) {
-  mean_ = kMemory * mean_ + (1.0 - kMemory) * loss;
-  weight_ = kMemory * weight_ + (1.0 - kMemory);
+  mean_ = memory_ * mean_ + (1.0 - memory_) * loss;
+  weight_ = memory_ * weight_ + (1.0 - memory_);
   points_.push_back({lr, loss, mean_ / weight_});
   const double smoothed = points_.back().smoothed;
   least_ = points_.size() == 1 ? smoothed : std::min(least_, smoothed);
@@ -195,8 +196,9 @@ std::vector<std::string> LrRange::lines() const {
     return {};
   }
   const std::string end =
-      has_diverged() ? str("the loss diverged at a learning rate of ", number_text(points_.back().lr, 3))
-                     : str("the loss did not diverge up to a learning rate of ", number_text(points_.back().lr, 3));
+      has_diverged()
+          ? str("the smoothed loss diverged at a learning rate of ", number_text(points_.back().lr, 3))
+          : str("the smoothed loss did not diverge up to a learning rate of ", number_text(points_.back().lr, 3));
   if (steepest() == 0.0) {
     return {str("learning-rate range test of ", points_.size(), " steps: ", end, ", and fell nowhere")};
   }

@@ -48,10 +48,13 @@ std::string lr_table(const LrSchedule& schedule, int64_t every);
 // LrRange: the curve of a learning-rate range test, and what it says.
 
 /// The losses of steps whose rate rises exponentially: L. N. Smith, "Cyclical learning rates for training neural
-/// networks", WACV 2017, section 3.3. The loss of each step is smoothed as fastai's finder does it: an exponential mean
-/// of weight 0.98, divided by what the weights so far sum to. The same on all ranks that are told the same.
+/// networks", WACV 2017, section 3.3. The loss of each step is smoothed: an exponential mean over a tenth of the steps (two
+/// at least), divided by what the weights so far sum to. The same on all ranks that are told the same.
 class LrRange {
  public:
+  /// Of so many steps.
+  explicit LrRange(int64_t steps);
+
   void add(double lr, double loss);
 
   /// Whether the smoothed loss has come to more than four times its least, or is not finite: more steps tell nothing.
@@ -76,6 +79,7 @@ class LrRange {
   /// Those before the divergence.
   std::vector<Point> told() const;
 
+  double memory_;  // what remains of the mean in a step
   std::vector<Point> points_;
   double mean_ = 0.0;
   double weight_ = 0.0;
