@@ -8,6 +8,7 @@
 #include "src/base/signals.h"
 #include "src/base/text.h"
 #include "src/report/network_watch.h"
+#include "src/report/run_speed.h"
 #include "src/report/stragglers.h"
 
 namespace vit_hybrid::train {
@@ -263,12 +264,7 @@ void RunLog::histograms(const HistogramsRecord& record) {
 
 double RunLog::median_samples_per_second() const {
   std::vector<double> rates(step_rates_.begin() + (step_rates_.size() > 1 ? 1 : 0), step_rates_.end());
-  if (rates.empty()) {
-    return 0.0;
-  }
-  const auto middle = rates.begin() + static_cast<std::ptrdiff_t>(rates.size() / 2);
-  std::nth_element(rates.begin(), middle, rates.end());
-  return *middle;
+  return rates.empty() ? 0.0 : spread_of(std::move(rates)).median;
 }
 
 void RunLog::warn_of_skipped_steps() const {

@@ -132,8 +132,8 @@ std::string memory_line(const Json& ranks) {
   }
   const std::string difference =
       100 * off(worst) <= held(fullest)
-          ? "each class within 1 % of that; they need not peak at one time"
-          : str("most differ ", worst, ", ", bytes_text(peak[worst]), " instead of ", bytes_text(predicted[worst]));
+          ? "no class differs by more than 1 % of that; they need not peak at one time"
+          : str("most differs ", worst, ", ", bytes_text(peak[worst]), " instead of ", bytes_text(predicted[worst]));
   const Json& memory = fullest["memory"];
   const auto text = [&](const char* what) { return bytes_text(memory[what].get<int64_t>()); };
   const Json& growing = memory["predicted_process"];

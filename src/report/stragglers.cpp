@@ -180,8 +180,9 @@ Json deciding_rank(const Json& ranks, int64_t steps) {
 std::string deciding_line(const Json& deciding) {
   return str("rank ", deciding["rank"].get<int>(), " on ", deciding["host"].get<std::string>(),
              " has most work: ", fixed_text(1e3 * deciding["own_seconds"].get<double>(), 3),
-             " ms a step without waiting, the others ", fixed_text(1e3 * deciding["others_seconds"].get<double>(), 3),
-             " ms; most of the difference in ", part_text(deciding));
+             " ms a step beside waiting for others, who have ",
+             fixed_text(1e3 * deciding["others_seconds"].get<double>(), 3), " ms; most of the difference in ",
+             part_text(deciding));
 }
 
 void StragglerWatch::Look::add(const Look& other) {

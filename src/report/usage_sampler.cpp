@@ -126,8 +126,9 @@ Json StageEnergy::to_json() const {
     Json& of = json[kRunStages[i]];
     of["seconds"] = stage.seconds;
     const auto put = [&](const char* name, const Energy& energy, const Counter& counter) {
-      if (!energy.joules) {
-        of[name] = {{"missing", energy.missing}};
+      const bool stands = energy.joules == 0.0 && last_seconds_ >= 1.0;  // nothing that computes takes no energy
+      if (!energy.joules || stands) {
+        of[name] = {{"missing", stands ? "the counter stands still" : energy.missing}};
         return;
       }
       // A stage between two samples has no other figure.

@@ -268,7 +268,7 @@ Power StepTest::power(bool is_metered, const Energy& first, const Energy& last, 
     return {std::nullopt, "no GPU is used"};
   }
   if (sums[2] == sums[1] && metered_seconds_ > 0.0) {
-    return {sums[0] / metered_seconds_, {}};
+    return sums[0] > 0.0 ? Power{sums[0] / metered_seconds_, {}} : Power{std::nullopt, "the counter stands still"};
   }
   return {std::nullopt, is_known ? "it cannot be read on every node" : last.missing};
 }

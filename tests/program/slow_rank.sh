@@ -33,7 +33,7 @@ found false || fail "no record says that rank 1 is well again"
 grep -qE '^vit_hybrid: warning: step [0-9]+: ranks? .*1 on [^ ]+ (is|are) slow since step [0-9]+: .* ms a step \([0-9.]+ %\) more work than its peers have, most of it in data wait$' err.txt ||
   fail "no warning"
 grep -qE '^step [0-9]+: ranks? .*1 on [^ ]+ (is|are) slow no more: in steps [0-9]+ to [0-9]+ ' out.txt || fail "no line of its end"
-grep -qE '^rank [01] on [^ ]+ has most work: [0-9.]+ ms a step without waiting, the others [0-9.]+ ms; most of the difference in ' \
+grep -qE '^rank [01] on [^ ]+ has most work: [0-9.]+ ms a step beside waiting for others, who have [0-9.]+ ms; most of the difference in ' \
   out.txt || fail "no line on who has most work"
 python3 - <<'PYTHON' || fail "summary.json tells another story"
 import json

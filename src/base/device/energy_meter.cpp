@@ -27,8 +27,9 @@ std::optional<int64_t> counter_in(const std::string& path, std::string& problem)
   try {
     const std::string text = read_regular_file(path, kMostMeterBytes);
     int64_t value = -1;
-    std::from_chars(text.data(), text.data() + text.size(), value);
-    if (value >= 0 && value <= kMostCounted) {
+    const char* const end = text.data() + text.size();
+    const char* const after = std::from_chars(text.data(), end, value).ptr;
+    if (value >= 0 && value <= kMostCounted && (after == end || *after == '\n')) {
       return value;
     }
     problem = str(path, " holds no counter: '", shown(text.substr(0, text.find('\n'))), "'");

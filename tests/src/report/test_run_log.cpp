@@ -173,6 +173,16 @@ TEST_CASE("run log: the last step is written when the log ends, and without a fi
   CHECK(records[0].at("samples_per_s") == 16.0);
 }
 
+TEST_CASE("run log: of an even number of steps the median lies between the two in the middle") {
+  RunLog log({}, 1000);
+  for (const double seconds : {9.0, 0.5, 1.0}) {  // the first one warms up
+    StepRecord step = some_step(1);
+    step.seconds.step = seconds;
+    log.step(step);
+  }
+  CHECK(log.median_samples_per_second() == doctest::Approx(1.5 * static_cast<double>(some_step(1).samples)));
+}
+
 TEST_CASE("run log: a step that cannot be written is told to the next who waits for it, once, and nothing follows it") {
   const testing::ScratchFolder folder;
   const std::string path = folder.path() + "/metrics.jsonl";

@@ -78,12 +78,12 @@ TEST_CASE("run speed: time is the mean of the ranks, memory that of the fullest"
   CHECK(contains(text, "forward 30.0 %"));
   CHECK(contains(text, "blocked in communication, in whichever part, 20.0 %"));
   CHECK(contains(text,
-                 "tensors 5.00 MiB (predicted 2.50 MiB; most differ activations, 2.00 MiB instead of 1.50 "
+                 "tensors 5.00 MiB (predicted 2.50 MiB; most differs activations, 2.00 MiB instead of 1.50 "
                  "MiB), process 64.0 MiB (48.0 MiB at its start, 15.0 MiB more predicted)"));
   CHECK_FALSE(contains(text, "GPU"));
   const std::string on_gpu = join(resource_lines(Json::array({rank(1.0, 0.0, 0.0, 0, 0, 7 << 20)})));
   CHECK(contains(on_gpu, "process 69.0 MiB (48.0 MiB at its start), GPU 7.00 MiB"));
-  CHECK(contains(on_gpu, "each class within 1 % of that"));
+  CHECK(contains(on_gpu, "no class differs by more than 1 % of that"));
 }
 
 TEST_CASE("run speed: what is in no phase is waiting, and may differ most") {

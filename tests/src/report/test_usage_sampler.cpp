@@ -69,6 +69,14 @@ TEST_CASE("usage: a counter that fails is missing in every stage") {
   CHECK(energy.to_json()["training"]["packages"] == Json{{"missing", "it failed"}});
 }
 
+TEST_CASE("usage: a counter that stands still measures nothing") {
+  StageEnergy energy;
+  energy.add(RunStage::kTraining, 0.9, packages_at(0.0), true);
+  CHECK(energy.to_json()["training"]["packages"]["joules"] == 0.0);  // too short to tell
+  energy.add(RunStage::kTraining, 1.1, packages_at(0.0), true);
+  CHECK(energy.to_json()["training"]["packages"] == Json{{"missing", "the counter stands still"}});
+}
+
 TEST_CASE("usage: energy is the sum over ranks, and that of training is shared by time") {
   const Json own =
       Json::array({{{"start", {{"seconds", 1.0}, {"packages", counter(10.0, 10.0)}, {"gpu", counter(5.0, 5.0)}}},

@@ -204,6 +204,8 @@ TEST_CASE("step test: a counter that is none, jumps or would make the program wa
   CHECK(contains(missing_after([](const auto& folder) { folder.set("intel-rapl:0", "package-0", 300000); }),
                  "energy_uj jumped from 400000 to 300000"));
   CHECK(contains(missing_after([&](const auto& folder) { write(folder, "-5"); }), "energy_uj holds no counter: '-5'"));
+  CHECK(
+      contains(missing_after([&](const auto& folder) { write(folder, "1e3"); }), "energy_uj holds no counter: '1e3'"));
   CHECK(contains(missing_after([&](const auto& folder) { write(folder, "9223372036854775807"); }), "holds no counter"));
   CHECK(
       contains(missing_after([&](const auto& folder) { write(folder, "\x1b[31m"); }), "holds no counter: '\\x1b[31m'"));
