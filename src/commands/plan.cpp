@@ -66,10 +66,21 @@ struct SplitWords {
   std::vector<std::string> others;
 };
 SplitWords split(const std::vector<std::string>& words, const options::OptionTable& table) {
+  RunConfig config;
+  train::RunRequest request;
+  const options::OptionTable of_train = train::run_option_table(config, request);
   SplitWords out;
   for (size_t i = 0; i < words.size(); ++i) {
     const std::string name = words[i].substr(0, words[i].find('='));
-    const options::Named* const named = name.starts_with("--") ? table.find_name(name.substr(2)) : nullptr;
+    const bool is_option = name.starts_with("--");
+    const options::Named* const named = is_option ? table.find_name(name.substr(2)) : nullptr;
+    if (is_option && named == nullptr && of_train.find_name(name.substr(2)) == nullptr) {
+      // `train`, which takes the others, knows nothing of these.
+      if (const std::string meant = table.meant_by(name.substr(2)); !meant.empty()) {
+        throw_on_all_ranks(Error(ErrorClass::kUsage, str("command line: unknown option '", shown(name), "'"),
+                                 str("did you mean '--", meant, "'?")));
+      }
+    }
     auto& to = named != nullptr ? out.own : out.others;
     to.push_back(words[i]);
     if (takes_next_word(table, words[i]) && i + 1 < words.size()) {
@@ -385,7 +396,9 @@ std::string table_text(const std::vector<Planned>& layouts, const std::string& l
     out += str("none fits into ", planner.memory_gib(), " GiB a rank; ", layout_text(least.config.parallel), ": ",
                planner.what_fits(least), "\n");
   }
+  const bool are_hosts = layouts.front().report.fullest.memory.libraries > 0;
   return str(out, left_out, text_of(planner.ranks()),
+             are_hosts ? "; fullest rank: its tensors and what libraries take of its process" : "",
              "; efficiency: the share of the ranks' speed that balance and bubble leave; communication is not in it\n");
 }
 
@@ -503,10 +516,9 @@ int run_plan(const Invocation& invocation) {
   }
   if (machine) {
     const int threads = parallel.threads;  // 0: those of the machine file
-    remarks.push_back(threads > 0 ? train::other_threads(loaded.config.machine, *machine, on_nodes.per_node, threads)
-                                  : "");
-    remarks.push_back(
-        crowding(loaded.config.machine, *machine, std::min(ranks, on_nodes.per_node), std::max(threads, 1)));
+    const int on_node = std::min(ranks, on_nodes.per_node);
+    remarks.push_back(threads > 0 ? train::other_population(loaded.config.machine, *machine, on_node, threads) : "");
+    remarks.push_back(crowding(loaded.config.machine, *machine, on_node, std::max(threads, 1)));
   }
   for (const std::string& remark : remarks) {
     if (!remark.empty() && is_first_process()) {

@@ -23,9 +23,14 @@ namespace {
 
 using mesh::Group;
 
-// Whose rates are taken: no more ranks than the cores have room for.
+// Ranks of so many threads that compute on a node at one time: no more than its cores have room for.
+int ranks_at_once(const MachineFile& machine, int ranks_per_node, int threads) {
+  return std::min(ranks_per_node, std::max(1, machine.cores / threads));
+}
+
+// Whose rates are taken.
 const Population& population_of(const MachineFile& machine, int ranks_per_node, int threads) {
-  return machine.nearest(std::min(ranks_per_node, std::max(1, machine.cores / threads)), threads);
+  return machine.nearest(ranks_at_once(machine, ranks_per_node, threads), threads);
 }
 
 // Between the ranks of a node: of a population that was measured with several, where this one was not.
@@ -386,8 +391,8 @@ std::string time_text(const TimePlan& time) {
   const auto seconds = [](double value) { return number_text(value, 3) + " s"; };
   return str("a step ", seconds(time.step), ": forward ", seconds(time.forward), ", backward ", seconds(time.backward),
              ", reduce ", seconds(time.reduce), ", optimizer ", seconds(time.optimizer), ", waiting ",
-             seconds(time.waiting), time.data_wait > 0.0 ? ", waiting for data " + seconds(time.data_wait) : "", "; ",
-             seconds(time.messages), " of forward and backward are messages");
+             seconds(time.waiting), time.data_wait > 0.0 ? ", waiting for data " + seconds(time.data_wait) : "",
+             time.messages > 0.0 ? "; of forward and backward messages take " + seconds(time.messages) : "");
 }
 
 std::string missing_rates(const MachineFile& machine, Precision precision, c10::DeviceType device,
@@ -431,15 +436,18 @@ void require_rates(const MachineFile& machine, const std::string& file, Precisio
   }
 }
 
-std::string other_threads(const std::string& file, const MachineFile& machine, int ranks_per_node, int threads) {
+std::string other_population(const std::string& file, const MachineFile& machine, int ranks_per_node, int threads) {
   const Population& used = population_of(machine, ranks_per_node, threads);
-  if (machine.device == "cuda" || used.threads == threads) {
+  const int ranks = ranks_at_once(machine, ranks_per_node, threads);
+  if (machine.device == "cuda" || (used.threads == threads && used.ranks == ranks)) {
     return {};
   }
-  return str("--machine ", file, ": the times are those of ranks with ", counted(used.threads, "thread"),
-             ", the nearest that the machine file has (", counted(used.ranks, "rank"),
-             " a node), and the ranks here have ", threads, "; vit_hybrid calibrate --threads ", threads,
-             " measures them");
+  const auto text = [](int of_node, int of_rank) {
+    return str(counted(of_node, "rank"), " a node with ", counted(of_rank, "thread"));
+  };
+  return str("--machine ", file, ": the times are those of ", text(used.ranks, used.threads),
+             ", the nearest that the machine file has, and here it is ", text(ranks, threads), "; mpirun -n ", ranks,
+             " vit_hybrid calibrate --threads ", threads, " adds them to it");
 }
 
 TimePlan plan_time(const StepConfig& config, const DataConfig& data, const MachineFile& machine, int ranks_per_node,

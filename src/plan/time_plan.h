@@ -44,9 +44,9 @@ std::string missing_rates(const MachineFile& machine, Precision precision, c10::
 void require_rates(const MachineFile& machine, const std::string& file, Precision precision, c10::DeviceType device,
                    const RanksOnNodes& ranks);
 
-/// What is to be said where `file`, that of --machine, has no rates of ranks of so many threads, so that plan_time()
-/// takes others; empty where it has them, and for GPUs.
-std::string other_threads(const std::string& file, const MachineFile& machine, int ranks_per_node, int threads);
+/// What is to be said where `file`, that of --machine, has no rates of so many ranks a node (or as many as its cores
+/// have room for) of so many threads, so that plan_time() takes others; empty where it has them, and for GPUs.
+std::string other_population(const std::string& file, const MachineFile& machine, int ranks_per_node, int threads);
 
 /// Of a resolved configuration, on nodes of `ranks_per_node` consecutive ranks, each of `threads` threads. Kernels take
 /// their rates; forward and backward of the stages are put together as the Schedule that the runner walks has them, on

@@ -91,9 +91,9 @@ void print_start(const RunConfig& config, const DataSource& data, mesh::DeviceMe
                  " steps; no validation and no checkpoint, whatever other options say"));
   }
   if (config.test_steps > 0) {
-    log_line(
-        str("  test      ", config.test_steps,
-            " steps that are measured, then some batches of a validation; no checkpoint, whatever other options say"));
+    const int64_t warm_up = warm_up_steps(config.test_steps);
+    log_line(str("  test      ", config.test_steps, " steps, of which ", config.test_steps - warm_up,
+                 " count, then some batches of a validation; no checkpoint, whatever other options say"));
   }
 }
 
@@ -239,7 +239,7 @@ class Run {
       require_rates(machine, config_.machine, config_.precision.kind, machine_.device.type(),
                     {world_.size(), ranks_per_node});
       predicted_time_ = plan_time(config_, config_.data, machine, ranks_per_node, at::get_num_threads());
-      warning = other_threads(config_.machine, machine, ranks_per_node, at::get_num_threads());
+      warning = other_population(config_.machine, machine, ranks_per_node, at::get_num_threads());
     });
     if (!warning.empty()) {
       log_warning(warning);
@@ -310,7 +310,7 @@ class Run {
   // What is done beside training at some of the steps: a test, --find-lr, --profile-steps, --trace.
   void add_windows() {
     if (config_.find_lr > 0) {
-      range_.emplace();
+      range_.emplace(config_.find_lr);
     }
     if (config_.test_steps > 0) {
       test_.emplace(config_.test_steps, *usage_);

@@ -292,12 +292,16 @@ TEST_CASE("time plan: messages that a machine file does not know are not free") 
   CHECK(contains(missing(machine, {.ranks = 2, .per_node = 2}), "no rate of exchange between ranks of a node"));
 }
 
-TEST_CASE("time plan: rates of other threads are told of") {
+TEST_CASE("time plan: rates of other ranks and threads are told of") {
   MachineFile machine = machine_of(2);
-  CHECK(other_threads("m.json", machine, 2, 1).empty());
-  CHECK(other_threads("m.json", machine, 4, 1).empty());
-  CHECK(contains(other_threads("m.json", machine, 2, 12),
-                 "of ranks with 1 thread, the nearest that the machine file has (2 ranks a node)"));
+  machine.cores = 2;
+  CHECK(other_population("m.json", machine, 2, 1).empty());
+  CHECK(other_population("m.json", machine, 4, 1).empty());  // two at one time
+  CHECK(
+      contains(other_population("m.json", machine, 1, 1),
+               "those of 2 ranks a node with 1 thread, the nearest that the machine file has, and here it is 1 rank a "
+               "node with 1 thread; mpirun -n 1 vit_hybrid calibrate --threads 1 adds them to it"));
+  CHECK(contains(other_population("m.json", machine, 2, 2), "and here it is 1 rank a node with 2 threads"));
   machine.device = "cuda";
-  CHECK(other_threads("m.json", machine, 2, 12).empty());
+  CHECK(other_population("m.json", machine, 2, 2).empty());
 }
