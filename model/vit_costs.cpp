@@ -117,7 +117,7 @@ HeadBytes head_bytes(const VitOptions& options, const BlockBytes& block) {
   if (options.task == Task::kClassify) {
     return {2 * block.dim + 3 * options.num_classes * block.number, options.num_classes * block.number};
   }
-  const int64_t prediction = options.out_channels * options.image_height * options.image_width * block.size;
+  const int64_t prediction = options.num_patches() * options.output_grid().num_features() * block.size;
   const int64_t row = block.dim * options.num_tokens();
   // The loss's gradient beside the prediction, or the head's input's gradient in its stead.
   return {2 * row + 2 * block.number * options.num_tokens() + prediction, std::max(prediction, row)};

@@ -89,6 +89,7 @@ void resolve_data(RunConfig& config) {
 
 // A test of a recipe leaves no checkpoint, whatever the recipe says of them.
 void resolve_trial(RunConfig& config) {
+  config.data.validates = config.find_lr == 0;
   if (!config.is_trial()) {
     return;
   }

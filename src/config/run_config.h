@@ -119,6 +119,7 @@ struct DataConfig {
   double mixup = 0.0;               ///< alpha; 0: none
   int64_t generated_samples = 512;  ///< training samples of synthetic and builtin data
   int64_t generated_valid_samples = 64;
+  bool validates = true;  ///< not in a --find-lr; after resolve()
 
   /// What the data take beside batches, as look_at_data() has found it; 0 where it has not looked.
   int64_t decoding_bytes = 0;     ///< of a thread that reads: a chunk and what it is decoded to
@@ -128,8 +129,11 @@ struct DataConfig {
   /// Of training, where the options say it; 0: files do.
   int64_t known_samples() const { return known(generated_samples, limit_nsamples); }
   int64_t known_valid_samples() const { return known(generated_valid_samples, limit_nsamples_val); }
+  int64_t generated_for_validation() const { return validates ? generated_valid_samples : 0; }
   /// Whether there are data to validate with; after resolve().
-  bool has_validation() const { return kind == DataKind::kHdf5 ? !valid_data.empty() : generated_valid_samples > 0; }
+  bool has_validation() const {
+    return kind == DataKind::kHdf5 ? validates && !valid_data.empty() : generated_for_validation() > 0;
+  }
 
  private:
   int64_t known(int64_t generated, int64_t limit) const {

@@ -100,7 +100,7 @@ int64_t machine_bytes(const std::string& root) {
 }  // namespace
 
 double generated_bytes(const DataConfig& data, const model::VitOptions& model) {
-  const auto num_valid = static_cast<double>(data.generated_valid_samples);
+  const auto num_valid = static_cast<double>(data.generated_for_validation());
   const double samples = static_cast<double>(data.generated_samples) + num_valid;
   const double last_targets = num_valid > 0 ? 2.0 : 1.0;  // each data set's pairs are of one field more
   const double fields = static_cast<double>(model.in_channels) * static_cast<double>(model.image_height) *

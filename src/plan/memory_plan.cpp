@@ -4,6 +4,7 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <set>
@@ -62,6 +63,18 @@ int64_t valid_read_ahead(const StepConfig& config, const DataConfig& data, const
   return std::min(read_ahead, std::max<int64_t>(all - 1, 0));
 }
 
+// Samples of the micro-batch that ends an epoch of so many (0: not known), where a TensorPool makes memory for it
+// beside that of the others, which is more than twice as large; else 0.
+int64_t last_of_epoch(const StepConfig& config, const ReplicaPlan& replica, int64_t samples, int64_t batch) {
+  if (samples == 0) {
+    return std::max<int64_t>(replica.micro_batch - 1, 0) / 2;
+  }
+  const int64_t own = Partition(samples % batch, config.parallel.dp).part(replica.replica).size();
+  const int64_t micro_batches = data::num_micro_batches(own, config.parallel.micro_batch_size);
+  const int64_t last = micro_batches > 0 ? Partition(own, micro_batches).largest() : 0;
+  return 2 * last < replica.micro_batch ? last : 0;
+}
+
 // Batches as they are read, in fp32; what the model and the loss take, where that is of another type; and the fields
 // that are generated at the start.
 int64_t data_bytes(const StepConfig& config, const DataConfig& data, const ReplicaPlan& replica, ModelPlace place,
@@ -92,23 +105,32 @@ int64_t data_bytes(const StepConfig& config, const DataConfig& data, const Repli
   const int64_t tp = data.kind == DataKind::kHdf5 && config.is_forecast() ? config.parallel.tp : 1;
   const int64_t joined = (read_ahead + 1) * batch + (tp - 1) * std::max(input, target) * size_of(at::kFloat);
   const int64_t ahead = std::max(read_ahead * batch, tp > 1 ? joined / tp : 0);
-  const int64_t training = ahead + in_flight * (batch + own);
-  // What is read ahead of training stays while validation reads ahead, too, and the memory of the batches in work,
-  // which a data set with a TensorPool keeps for the next ones.
-  const bool validates = data.has_validation();
   const bool has_pool = data.kind == DataKind::kHdf5 || data.kind == DataKind::kSynthetic;
-  const int64_t kept = read_ahead + (has_pool ? in_flight : 0);
-  const int64_t valid_batch = (valid_input + target) * size_of(at::kFloat);
+  const auto last = [&](int64_t samples, int64_t batch_size, int64_t bytes) {
+    const int64_t of_epoch = has_pool ? last_of_epoch(config, replica, samples, batch_size) : 0;
+    return of_epoch * bytes / std::max<int64_t>(replica.micro_batch, 1);
+  };
+  const int64_t training =
+      ahead + in_flight * batch + (data.drop_last ? 0 : last(data.known_samples(), config.global_batch_size, batch));
+  const bool validates = data.has_validation();
+  const int64_t valid_batch = validates ? (valid_input + target) * size_of(at::kFloat) : 0;
+  const int64_t validation = (valid_read_ahead(config, data, replica, read_ahead) + 1) * valid_batch +
+                             last(data.known_valid_samples(), data.valid_batch_size, valid_batch);
   // Without backwards a first stage takes the next micro-batch while the last one's is still held.
   const int64_t next_input = config.parallel.pp > 1 ? converted(input, policy.compute) : 0;
-  const int64_t validation = validates ? kept * batch +
-                                             (valid_read_ahead(config, data, replica, read_ahead) + 1) * valid_batch +
-                                             own + next_input + converted(present, policy.master)
-                                       : 0;
+  const int64_t valid_own = validates ? own + next_input + converted(present, policy.master) : 0;
+  // What is read ahead of training stays while validation reads ahead, too; and a TensorPool keeps for the next ones
+  // the memory of all batches that its data set has had in work, those of validation also while training goes on.
+  const int64_t batches = has_pool ? training + validation + std::max(in_flight * own, valid_own)
+                                   : std::max(training + in_flight * own, read_ahead * batch + validation + valid_own);
   // Each data set keeps its own.
   const int64_t of_data_set = compute.reading_threads * data.decoding_bytes + data.static_bytes;
   const int64_t of_validation = validates ? of_data_set + data.climatology_bytes : 0;
-  return static_cast<int64_t>(generated_bytes(data, model)) + std::max(training, validation) + of_data_set +
+  // The means over time of each year that is generated are there until its fields are normalized.
+  const bool generates = data.kind == DataKind::kBuiltin && config.is_forecast();
+  const int64_t state = model.in_channels * model.image_height * model.image_width * size_of(at::kFloat);
+  const int64_t generating = generates ? (validates ? 2 : 1) * state : 0;
+  return static_cast<int64_t>(generated_bytes(data, model)) + std::max(batches, generating) + of_data_set +
          of_validation;
 }
 
@@ -159,18 +181,44 @@ int64_t group_bytes(const StepConfig& config, const ReplicaPlan& replica, ModelP
   return mesh::own_bytes_of_groups(dims, rank, compute.device, options, longest);
 }
 
+bool is_rank_0(const ReplicaPlan& replica, ModelPlace place) {
+  return replica.replica == 0 && place.stage == 0 && place.tensor_rank == 0;
+}
+
+// MiB: HDF5 keeps what describes a checkpoint's tensors, on the rank that makes the file.
+int64_t cache_of_checkpoints(const StepConfig& config) {
+  const int64_t of_parameter = 1 + std::ssize(zero::optimizer_state_names(config.optimizer));
+  return std::min<int64_t>(3 + config.model.depth * of_parameter / 6, 32);
+}
+
 // What a process on the host grew by beside tensors, by docs/planner.md: libraries' pages come as functions are first
 // called, they keep memory of their own, and so does src/base/host_allocator.h, as far as steps need it.
-int64_t library_bytes(const StepConfig& config, ModelPlace place, const ComputeTraits& compute, int64_t tensors) {
-  constexpr int64_t kEachStep = 8, kLoss = 3, kImages = 4, kSums = 1, kProductsInDouble = 5, kThread = 3;
+int64_t library_bytes(const StepConfig& config, const ReplicaPlan& replica, ModelPlace place,
+                      const ComputeTraits& compute, int64_t tensors) {
+  constexpr int64_t kEachStep = 8, kLoss = 3, kImages = 4, kPeer = 1, kProductsInDouble = 5, kThread = 3;
   constexpr int64_t kMostFreed = 8 << 20;
   const bool reads = place.stage == 0, scores = place.stage + 1 == config.parallel.pp;
-  const bool sums = config.parallel.dp * config.parallel.tp > 1;
+  // Slots of other ranks are read: pages of this process, too.
+  const int64_t on_node = compute.nodes.empty() ? std::numeric_limits<int>::max()
+                                                : *std::max_element(compute.nodes.begin(), compute.nodes.end());
+  const int64_t peers = std::min<int64_t>(config.parallel.dp - 1 + config.parallel.tp - 1, on_node - 1);
   const bool computes_in_double = precision_policy(config.precision).compute == at::kDouble;
   const int64_t mebibytes = kEachStep + (scores ? kLoss : 0) +
-                            ((reads || scores) && !config.is_forecast() ? kImages : 0) + (sums ? kSums : 0) +
-                            (computes_in_double ? kProductsInDouble : 0) + (compute.threads - 1) * kThread;
+                            ((reads || scores) && !config.is_forecast() ? kImages : 0) + peers * kPeer +
+                            (computes_in_double ? kProductsInDouble : 0) + (compute.threads - 1) * kThread +
+                            (compute.saves && is_rank_0(replica, place) ? cache_of_checkpoints(config) : 0);
   return (mebibytes << 20) + std::min(tensors / 12, kMostFreed) + std::min(tensors / 64, kMostFreed);
+}
+
+// Elements of the parameters that a rank writes for its stage, with replicas of it: what its tensor group holds alike
+// the first of the group writes.
+int64_t saved_elements(const StepConfig& config, Range units, ModelPlace place) {
+  int64_t elements = 0;
+  for (const auto& spec :
+       model::parameter_specs(config.model, units, place.stage, place.tensor_rank, config.parallel.tp)) {
+    elements += place.tensor_rank == 0 || !spec.replicated_over_tensor ? tensor::num_elements(spec.local_shape) : 0;
+  }
+  return elements;
 }
 
 // Simulating a long schedule takes seconds, and many layouts share one.
@@ -198,6 +246,7 @@ ComputeTraits compute_traits(const DataConfig& data, const CheckpointConfig& che
   traits.reading_threads = std::max(ahead.threads, 1);
   traits.fp32 = kernels::host_kernel().kernel;
   traits.nodes = nodes;
+  traits.saves = checkpoint.keep > 0;
   traits.copies_state = checkpoint.copies_state();
   if (device.is_cuda()) {
     traits.capability = kernels::device_traits(device).capability;
@@ -274,12 +323,13 @@ MemoryPlan plan_memory(const StepConfig& config, const DataConfig& data, const R
   const int64_t of_step = of_class(bytes, MemoryClass::kActivations) + of_class(bytes, MemoryClass::kPackedWeights);
   // From the start of training on: replicas write a part each, whoever owns it.
   const bool copies = compute.copies_state && compute.device == c10::DeviceType::CPU;
-  const int64_t copy = copies ? flat.size / parallel.dp * (states + 1) * size_of(policy.master) : 0;
+  const int64_t copy =
+      copies ? saved_elements(config, units, place) / parallel.dp * (states + 1) * size_of(policy.master) : 0;
   of_class(bytes, MemoryClass::kWorkspaces) = std::max({drawing, copy + working, copy + scoring});
   const int64_t activations = of_class(bytes, MemoryClass::kActivations);
   const int64_t total = others + std::max({drawing - of_step, copy + working, copy + scoring - activations});
   const bool is_host = compute.device == c10::DeviceType::CPU;
-  return {bytes, total, is_host ? library_bytes(config, place, compute, total) : 0};
+  return {bytes, total, is_host ? library_bytes(config, replica, place, compute, total) : 0};
 }
 
 std::string small_data(const StepConfig& config, int64_t samples) {
@@ -313,10 +363,16 @@ std::vector<FullestRank> plan_fullest_ranks(const StepConfig& config, const Data
     const std::vector<int> stages = telling_stages(plan.stages);
     of_stages.resize(stages.size());
     for (size_t i = 0; i < stages.size(); ++i) {
-      const ModelPlace place{stages[i], config.parallel.tp - 1};  // the last of a partition's parts is the largest
-      const MemoryPlan memory = plan_memory(config, data, plan, place, compute);
-      if (memory.process() > of_stages[i].memory.process()) {
-        of_stages[i] = {replica, place, memory};
+      std::vector<int> tensor_ranks = {config.parallel.tp - 1};  // the last of a partition's parts is the largest
+      if (compute.saves && stages[i] == 0 && config.parallel.tp > 1) {
+        tensor_ranks.push_back(0);
+      }
+      for (const int tensor_rank : tensor_ranks) {
+        const ModelPlace place{stages[i], tensor_rank};
+        const MemoryPlan memory = plan_memory(config, data, plan, place, compute);
+        if (memory.process() > of_stages[i].memory.process()) {
+          of_stages[i] = {replica, place, memory};
+        }
       }
     }
   }

@@ -219,7 +219,7 @@ DataSource open_hdf5_weather(const DataConfig& config, const comm::MpiGroup& wor
     read_increments(config, world, *train, source);
   }
   source.text = text_of(*train, config.train_data, config.train_dates);
-  if (!config.valid_data.empty()) {
+  if (config.has_validation()) {
     auto valid = open_valid_weather(config, {.lead = train->lead()}, world);
     comm::agreed(world, [&] { check_same_fields(*train, *valid); });
     warn_of_shared_times(config, *train, *valid);
@@ -291,7 +291,7 @@ DataSource open_hdf5_images(const model::VitOptions& model, const DataConfig& co
   auto train = open_training_images(model, config, seed, world);
   source.described = description_of(*train);
   source.text = text_of(*train, config.train_data);
-  if (!config.valid_data.empty()) {
+  if (config.has_validation()) {
     auto valid = open_valid_images(model, config, {}, world);
     data::check_same_classes(*train, *valid);
     if (train->class_names().empty() != valid->class_names().empty()) {
@@ -320,7 +320,7 @@ std::unique_ptr<data::Dataset> make_synthetic(const model::VitOptions& model, in
 DataSource make_synthetic_data(const model::VitOptions& model, const DataConfig& config, uint64_t seed) {
   DataSource source;
   source.train = make_synthetic(model, config.generated_samples, seed);
-  if (config.generated_valid_samples > 0) {
+  if (config.has_validation()) {
     source.valid = make_synthetic(model, config.generated_valid_samples, seed + 1);
   }
   if (config.target == TargetKind::kIncrement) {
@@ -349,7 +349,7 @@ data::GenerateWeatherOptions builtin_options(const model::VitOptions& model, int
 DataSource make_builtin_data(const model::VitOptions& model, const DataConfig& config, uint64_t seed,
                              const comm::MpiGroup& world) {
   constexpr int64_t kTrainYear = 1990;
-  const int64_t valid_pairs = config.generated_valid_samples;
+  const int64_t valid_pairs = config.generated_for_validation();
   std::vector<data::GenerateWeatherOptions> years = {
       builtin_options(model, kTrainYear, config.generated_samples, seed)};
   if (valid_pairs > 0) {
@@ -404,7 +404,7 @@ DataSource make_builtin_images(const model::VitOptions& model, const DataConfig&
   source.described.means.assign(train->scaling().mean.begin(), train->scaling().mean.end());
   source.described.stds.assign(train->scaling().std.begin(), train->scaling().std.end());
   source.text = str(train->size(), " images of ", model.num_classes, " classes, painted when they are read");
-  if (config.generated_valid_samples > 0) {
+  if (config.has_validation()) {
     source.valid = painted(model, config.generated_samples, config.generated_valid_samples, seed);
     source.text += str("; ", config.generated_valid_samples, " for validation");
   }

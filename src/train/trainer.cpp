@@ -164,7 +164,7 @@ Trainer::Trainer(const RunConfig& config, const comm::MpiGroup& world, mesh::Dev
       log_(log),
       engine_(training_options(config, mesh.device()), mesh),
       train_sampler_(train_sampler(config, data)),
-      evaluator_(data.valid == nullptr || config.find_lr > 0
+      evaluator_(data.valid == nullptr
                      ? nullptr
                      : std::make_unique<Evaluator>(config, config.data, mesh, engine_.model(), *data.valid,
                                                    num_validated(config, data, options.test != nullptr),

@@ -147,6 +147,9 @@ TEST_CASE("memory plan: the process on the host grows by libraries too, and by w
   config.precision.kind = Precision::kFp32;
   config.parallel.dp = 2;
   CHECK(mebibytes(plan()) == 12);
+  config.parallel.tp = 4;
+  CHECK(mebibytes(plan()) == 15);
+  config.parallel.tp = 1;
   config.parallel.dp = 1;
   config.parallel.pp = 3;
   CHECK(mebibytes(plan(0)) == 8);
@@ -162,6 +165,26 @@ TEST_CASE("memory plan: the process on the host grows by libraries too, and by w
   const MemoryPlan large = plan();
   REQUIRE(large.total > 512 << 20);
   CHECK(large.libraries == (15 + 8 + 8) << 20);
+}
+
+TEST_CASE("memory plan: the process of rank 0 grows by what HDF5 keeps of checkpoints, too") {
+  RunConfig config = config_of(2, 2, 2);
+  const auto more = [&](int replica, ModelPlace place) {
+    ComputeTraits compute;
+    const ReplicaPlan plan = plan_replica(config, replica);
+    const int64_t without = plan_memory(config, config.data, plan, place, compute).libraries;
+    compute.saves = true;
+    return (plan_memory(config, config.data, plan, place, compute).libraries - without) >> 20;
+  };
+  CHECK(more(0, {}) == 3 + 3);  // six blocks' weights with Adam's two numbers of state
+  CHECK(more(0, {1, 0}) == 0);
+  CHECK(more(0, {0, 1}) == 0);
+  CHECK(more(1, {}) == 0);
+  config.model.depth = 1000;
+  CHECK(more(0, {}) == 32);
+  ComputeTraits compute;
+  compute.saves = true;
+  CHECK(plan_fullest_rank(config, config.data, compute).place.tensor_rank == 0);
 }
 
 TEST_CASE(
@@ -182,6 +205,20 @@ TEST_CASE(
     CHECK(static_cast<double>(with.total - without.total) == Approx(copy).epsilon(0.01));
     CHECK(of(with) > of(without));
   }
+}
+
+TEST_CASE("memory plan: what tensor ranks hold alike is copied by the first of them") {
+  RunConfig config = config_of(1, 2, 1);
+  const auto copied = [&](int tensor_rank, bool copies) {
+    ComputeTraits compute;
+    compute.copies_state = copies;
+    return plan_memory(config, config.data, plan_replica(config, 0), {0, tensor_rank}, compute).total;
+  };
+  const int64_t of_first = copied(0, true) - copied(0, false), of_second = copied(1, true) - copied(1, false);
+  // Adam: weights and two numbers of state, each of them once.
+  CHECK(static_cast<double>(of_first + of_second) ==
+        Approx(3.0 * sizeof(float) * static_cast<double>(model::num_parameters(config.model))).epsilon(1e-6));
+  CHECK(of_first > of_second);
 }
 
 TEST_CASE("memory plan: the fullest rank, and that of each stage, grow no less than any other") {
@@ -247,6 +284,32 @@ TEST_CASE("memory plan: no more of a validation is read ahead than there is") {
   CHECK(more(64, 8, 8) == Approx(5.0).epsilon(1e-4));  // 9 micro-batches, or all 4
   CHECK(more(64, 8, 3) == Approx(0.0).epsilon(1e-4));
   CHECK(more(8, 6, 8) == Approx(1.0).epsilon(1e-4));
+}
+
+TEST_CASE("memory plan: a last batch of less than half takes memory of its own") {
+  RunConfig config = config_of(1, 1, 1);
+  config.data.kind = DataKind::kSynthetic;
+  config.data.valid_batch_size = 8;
+  config.global_batch_size = 8;
+  config.parallel.micro_batch_size = 8;
+  const auto samples_held = [&](int64_t samples, int64_t valid_samples, bool drops) {
+    config.data.generated_samples = samples;
+    config.data.generated_valid_samples = valid_samples;
+    config.data.drop_last = drops;
+    const ClassBytes bytes = plan_memory(config, config.data, plan_replica(config, 0), {}, {}).peak;
+    const model::VitOptions& model = config.model;
+    return static_cast<double>(of_class(bytes, MemoryClass::kData)) /
+           static_cast<double>(2 * model.in_channels * model.image_height * model.image_width * int64_t{sizeof(float)});
+  };
+  const double whole = samples_held(16, 16, false);
+  // Of validation one more micro-batch is read ahead than of 16 samples.
+  CHECK(samples_held(16, 19, false) - samples_held(16, 24, false) == Approx(3.0));
+  CHECK(samples_held(16, 20, false) - samples_held(16, 24, false) == Approx(0.0));  // in that of the others
+  CHECK(samples_held(17, 16, false) - whole == Approx(1.0));
+  CHECK(samples_held(17, 16, true) - whole == Approx(0.0));
+  config.data.kind = DataKind::kHdf5;  // of which only --limit-nsamples is known here
+  config.data.valid_data = "valid";
+  CHECK(samples_held(16, 16, false) - samples_held(16, 16, true) == Approx(3.0));
 }
 
 TEST_CASE("plan of traffic: what crosses nodes is what their sums need") {
