@@ -97,6 +97,11 @@ def refuse_missing_data(configuration, runs=""):
         fail((f"{runs}: " if runs else "") + "; ".join(told), MISSING_INPUT)
 
 
+def signal_text(number):
+    """" (SIGKILL)" of 9; empty of what is none: a launcher ends with 128 more than the signal that a rank was killed by."""
+    return f" ({signal.Signals(number).name})" if number in set(signal.Signals) else ""
+
+
 def subject_of(configuration, parameters=None):
     """What is trained, in words: by its name, or where it was given none, by task and size."""
     name = configuration.get("name", "a model")
@@ -269,7 +274,7 @@ class MpiLauncher:
         code = self.process.poll()
         if code is None:
             return None
-        return "" if code == 0 else f"ended with exit code {code}" if code > 0 else f"killed by signal {-code}"
+        return "" if code == 0 else f"ended with exit code {code}{signal_text(code - 128)}" if code > 0 else f"killed by signal {-code}"
 
     def rejoin(self, state):
         """Of a run that an earlier study began: the state to wait for it with, or None. One of a study that was killed is told to

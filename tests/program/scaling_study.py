@@ -213,6 +213,8 @@ def failures(bench):
     expect('<td class="long">failed: ended with exit code 255' in page, "a long text pushes columns out of view")
     bench.set("broken", "its only line")
     expect("code 255; output.txt: its only line\n" in bench.run("--ranks", "1", "--repeat", "1", "--out", "launcher").err, "one line")
+    bench.set("killed", "a rank")
+    expect("ended with exit code 137 (SIGKILL)\n" in bench.run("--ranks", "1", "--repeat", "1", "--out", "launcher").err, "a killed rank")
     # Losses that differ.
     bench.forget()
     set_rates(bench.fakes, {"n": 10.0})

@@ -124,6 +124,7 @@ else:
 LAUNCHER = r'''#!/bin/bash
 shift 2
 while [ "$1" = --host ]; do echo "host $2" >>"$FAKE_DIR/hosts"; shift 2; done
+[ ! -e "$FAKE_DIR/killed" ] || exit 137
 [ ! -e "$FAKE_DIR/broken" ] || { cat "$FAKE_DIR/broken"; exit 255; }
 exec "$@"
 '''
@@ -231,7 +232,7 @@ class Bench:
         return path.read_text().split() if path.exists() else []
 
     def forget(self):
-        for name in ("started", "fail", "hang", "off", "hosts", "broken", "predicted"):
+        for name in ("started", "fail", "hang", "off", "hosts", "broken", "killed", "predicted"):
             (self.fakes / name).unlink(missing_ok=True)
 
     def wait_for(self, name):
