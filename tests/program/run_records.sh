@@ -44,7 +44,7 @@ grep -qE "^  ($roof: not known; it is measured with --test, or after|[0-9.]+ % o
   fail "nothing is said of the roof"
 grep -qE '^time of the steps, mean of the ranks: .*forward [0-9.]+ %, backward' first.txt || fail "no line on time by phase"
 bytes='[0-9.]+ [KMG]iB'
-grep -qE "^  memory +of the fullest rank \(stage 1, --recompute none\) $bytes; peaks: " first.txt || fail "no estimate of the activations"
+grep -qE "^  memory +of the fullest rank \(stage 0, --recompute none\) $bytes; peaks: " first.txt || fail "no estimate of the activations"
 grep -qE "^most memory of a rank: tensors $bytes \(predicted $bytes; .*\), process $bytes" \
   first.txt || fail "no line on memory"
 grep -qE '"model_flops_per_s": [0-9]' first/summary.json || fail "summary.json has no speed"
