@@ -22,7 +22,7 @@ from pathlib import Path
 LEAST_BYTES = 16 << 20
 BOUND = 0.03
 SUM_BOUND = 0.10
-PROCESS_BOUND, PROCESS_SMALL = 0.05, 10 << 20  # of some 400 ranks none needs more than 9
+PROCESS_BOUND, PROCESS_SMALL = 0.05, 10 << 20  # of 574 ranks none needs more than 9
 SMALL = 4 << 20
 READ_AHEAD = 4  # batches that need not be there when most is held: of training and of validation
 STEPS = 3
