@@ -77,7 +77,7 @@ grep -q -- '--test-steps 2 measures and saves nothing, and with --resume auto' r
 # The learning-rate range test: so many steps, whose rates rise, in every layout; it ends where the loss diverges.
 ranges() {
   train 4 "$1" --find-lr 15 "${@:2}" || fail "the range test $1 failed"
-  grep -qE 'learning-rate range test of [0-9]+ steps: the loss (diverged at|did not diverge up to) a learning rate of' "$1.txt" || fail "$1 tells no end"
+  grep -qE 'learning-rate range test of [0-9]+ steps: the smoothed loss (diverged at|did not diverge up to) a learning rate of' "$1.txt" || fail "$1 tells no end"
   [ -z "$(ls "$1/checkpoints")" ] || fail "a range test leaves checkpoints"
   [ "$(count "$1" valid) $(count "$1" epoch)" = "0 0" ] || fail "a range test validates or tells of epochs"
   python3 - "$1/summary.json" <<'PYTHON' || fail "the curve of $1"
