@@ -48,8 +48,8 @@ std::string lr_table(const LrSchedule& schedule, int64_t every);
 // LrRange: the curve of a learning-rate range test, and what it says.
 
 /// The losses of steps whose rate rises exponentially: L. N. Smith, "Cyclical learning rates for training neural
-/// networks", WACV 2017, section 3.3. The loss of each step is smoothed: an exponential mean over a tenth of the steps (two
-/// at least), divided by what the weights so far sum to. The same on all ranks that are told the same.
+/// networks", WACV 2017, section 3.3. The loss of each step is smoothed: an exponential mean over a tenth of the steps
+/// (two at least), divided by what the weights so far sum to. The same on all ranks that are told the same.
 class LrRange {
  public:
   /// Of so many steps.

@@ -224,9 +224,8 @@ TEST_CASE("stragglers: the rank with most work stands beside its stage, or besid
   CHECK(deciding["others_seconds"].get<double>() == Approx(2.8));
   CHECK(deciding["part"] == "backward");
   CHECK(deciding_line(deciding) ==
-        "rank 1 on h has most work: 4000.000 ms a step beside waiting for others, who have 2800.000 ms; most of the difference "
-        "in "
-        "backward");
+        "rank 1 on h has most work: 4000.000 ms a step beside waiting for others, who have 2800.000 ms; most of the "
+        "difference in backward");
   deciding = deciding_rank(Json::array({rank(0, 0, 9.0, 1.0), rank(1, 1, 4.0, 2.0)}), 1);
   CHECK(deciding["rank"] == 0);
   CHECK(deciding["others_seconds"].get<double>() == Approx(6.0));
