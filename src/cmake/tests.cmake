@@ -17,6 +17,16 @@ endif()
 
 set(VIT_HYBRID_MPIRUN ${MPIEXEC_EXECUTABLE})
 if(VIT_HYBRID_MPI_IS_OPENMPI)
+  # All jobs of a user on a node share a session folder; the last one removes it, and one that starts at that moment does
+  # not find it and fails. That of the tests is never empty. Not in the build tree, which may be on a network.
+  string(MD5 sessions ${PROJECT_BINARY_DIR})
+  string(SUBSTRING ${sessions} 0 8 sessions)
+  set(sessions /tmp/vit_hybrid-tests-${sessions})
+  cmake_host_system_information(RESULT host QUERY HOSTNAME)
+  string(REGEX REPLACE "\\..*" "" host ${host})
+  execute_process(COMMAND id -u OUTPUT_VARIABLE user OUTPUT_STRIP_TRAILING_WHITESPACE)
+  file(MAKE_DIRECTORY ${sessions}/ompi.${host}.${user}/kept)
+  list(APPEND VIT_HYBRID_TEST_ENVIRONMENT OMPI_MCA_orte_tmpdir_base=${sessions})
   list(APPEND VIT_HYBRID_MPIRUN -q --oversubscribe --bind-to none)
 else()
   list(APPEND VIT_HYBRID_TEST_ENVIRONMENT MPIR_CVAR_POLLS_BEFORE_YIELD=1
@@ -30,18 +40,11 @@ if(VIT_HYBRID_SANITIZE OR CMAKE_BUILD_TYPE STREQUAL Debug)
   set(VIT_HYBRID_TIMEOUT_FACTOR 4)
 endif()
 
-# Each entry has session folders of Open MPI's of its own: a job that ends removes the one that all jobs of a user share,
-# and one that starts at that moment does not find it. Not in the build tree, which may be on a network's file system.
-string(MD5 VIT_HYBRID_SESSIONS ${PROJECT_BINARY_DIR})
-string(SUBSTRING ${VIT_HYBRID_SESSIONS} 0 8 VIT_HYBRID_SESSIONS)
-set(VIT_HYBRID_SESSIONS /tmp/vit_hybrid-tests-${VIT_HYBRID_SESSIONS})
-
 function(_vh_set_test_properties name processors timeout label)
   math(EXPR timeout "${timeout} * ${VIT_HYBRID_TIMEOUT_FACTOR}")
   set_tests_properties(${name} PROPERTIES
     TIMEOUT ${timeout} PROCESSORS ${processors} LABELS "${label};ranks-${processors}"
-    ENVIRONMENT "${VIT_HYBRID_TEST_ENVIRONMENT};OMPI_MCA_orte_tmpdir_base=${VIT_HYBRID_SESSIONS}/${name}"
-    SKIP_RETURN_CODE ${VIT_HYBRID_SKIP_CODE})
+    ENVIRONMENT "${VIT_HYBRID_TEST_ENVIRONMENT}" SKIP_RETURN_CODE ${VIT_HYBRID_SKIP_CODE})
 endfunction()
 
 # A test is compiled once and run once: in a release build what O2 takes longer than O1 is more than it saves.
