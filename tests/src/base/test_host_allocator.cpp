@@ -85,9 +85,8 @@ TEST_CASE("block pool: what all blocks take is at most a 32nd more than was in u
   void* const small = pool.take(kUnit);  // 60 + 1 <= 60 + 60 / 32 of them
   CHECK(pool.figures().kept == most);
   void* const other = pool.take(kUnit);
-  CHECK_FALSE(is_mapped(blocks[0]));
   CHECK(is_mapped(blocks[1]));
-  CHECK(pool.figures().kept == most - 4 * kUnit);
+  CHECK(pool.figures().kept == most - 4 * kUnit);  // without the first; a new one may lie where it was
   void* const larger = pool.take(most);
   CHECK(pool.figures().kept <= (most + 2 * kUnit) / 32);
   for (void* const block : {small, other, larger}) {
@@ -108,8 +107,8 @@ TEST_CASE("block pool: of little memory an 8th is kept") {
   CHECK(more == of_other_size);
   CHECK(is_mapped(more));
   pool.give(beyond);
-  void* const last = pool.take(6 * kMiB);  // 9 beside 70 are more than an 8th
-  CHECK_FALSE(is_mapped(more));
+  void* const last = pool.take(6 * kMiB);  // 9 beside 70 are more than an 8th; it may lie where `more` was
+  CHECK(pool.figures().kept == 5 * kMiB);
   CHECK(is_mapped(beyond));
   for (void* const block : {large, at_most, last}) {
     pool.give(block);
