@@ -299,7 +299,7 @@ class ScoreTrial(hostile_trial.Trial):
             assert process.poll() is None, "the evaluation ended before a rank could be " + name
             victim = self.children(process)[-1]
             os.kill(victim, send)
-            result = self.end(process, 30)
+            result = self.end(process)  # the others come to the end of their own part first
             try:
                 os.kill(victim, signal.SIGKILL)
             except OSError:

@@ -35,7 +35,8 @@ class Trial:
             if most_file is not None:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (most_file, most_file))
 
-        # Open MPI's folder there is shared by all that run: one that ends removes what another that starts has just made.
+        # Open MPI's folder there is shared by all that run: one that ends removes what another that starts has just made. (CTest
+        # gives one that is never removed.)
         tmp = tempfile.mkdtemp(dir=self.folder)
         launcher = [*self.launcher, str(ranks)] if ranks > 1 else []
         return subprocess.Popen([*launcher, *before, program or self.program, *map(str, words)], cwd=self.folder, preexec_fn=limit,
