@@ -9,6 +9,7 @@
 #include "src/base/json.h"
 #include "src/base/log.h"
 #include "src/base/text.h"
+#include "src/base/utf8.h"
 #include "src/commands/command.h"
 #include "src/config/load_run_config.h"
 #include "src/config/model_options.h"
