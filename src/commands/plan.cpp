@@ -9,7 +9,6 @@
 #include "src/base/json.h"
 #include "src/base/log.h"
 #include "src/base/text.h"
-#include "src/base/utf8.h"
 #include "src/commands/command.h"
 #include "src/config/load_run_config.h"
 #include "src/config/model_options.h"
@@ -61,7 +60,8 @@ options::OptionTable table_of(PlanOptions& plan) {
   return table;
 }
 
-// The words of the table's options, with their values, and the others.
+// The words of the table's options, with their values, and the others, which are for `train`. A name that neither has
+// is refused by whose it resembles.
 struct SplitWords {
   std::vector<std::string> own;
   std::vector<std::string> others;
@@ -74,15 +74,9 @@ SplitWords split(const std::vector<std::string>& words, const options::OptionTab
   for (size_t i = 0; i < words.size(); ++i) {
     const std::string name = words[i].substr(0, words[i].find('='));
     const bool is_option = name.starts_with("--");
-    const options::Named* const named = is_option ? table.find_name(name.substr(2)) : nullptr;
-    if (is_option && named == nullptr && of_train.find_name(name.substr(2)) == nullptr) {
-      // `train`, which takes the others, knows nothing of these.
-      if (const std::string meant = table.meant_by(name.substr(2)); !meant.empty()) {
-        throw_on_all_ranks(Error(ErrorClass::kUsage, str("command line: unknown option '", shown(name), "'"),
-                                 str("did you mean '--", meant, "'?")));
-      }
-    }
-    auto& to = named != nullptr ? out.own : out.others;
+    const std::string bare = is_option ? name.substr(2) : "";
+    const bool resembles = of_train.find_name(bare) == nullptr && !table.meant_by(bare).empty();
+    auto& to = is_option && (table.find_name(bare) != nullptr || resembles) ? out.own : out.others;
     to.push_back(words[i]);
     if (takes_next_word(table, words[i]) && i + 1 < words.size()) {
       to.push_back(words[++i]);

@@ -9,7 +9,7 @@ COUNT runs on at most RANKS ranks.
 The launcher's words end with the option that takes the number of ranks. A class of 16 MiB or more must be within 3 % of
 the prediction, and data besides within the batches that are read ahead, as far as readers have come; all together must be no
 more than predicted, and the prediction at most 10 % more. A process grows by what was predicted within 5 %
-or 16 MiB.
+or 10 MiB.
 """
 
 import json
