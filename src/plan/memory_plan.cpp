@@ -195,8 +195,8 @@ int64_t cache_of_checkpoints(const StepConfig& config) {
 // called, they keep memory of their own, and so does src/base/host_allocator.h, as far as steps need it.
 int64_t library_bytes(const StepConfig& config, const ReplicaPlan& replica, ModelPlace place,
                       const ComputeTraits& compute, int64_t tensors) {
-  constexpr int64_t kEachStep = 8, kLoss = 3, kImages = 4, kPeer = 1, kProductsInDouble = 5, kThread = 3;
-  constexpr int64_t kMostFreed = 8 << 20;
+  constexpr int64_t kEachStep = 8, kLoss = 3, kImages = 4, kPeer = 1, kProductsInDouble = 4, kThread = 3;
+  constexpr int64_t kMostFreed = 8 << 20, kMostPacked = 8 << 20;
   const bool reads = place.stage == 0, scores = place.stage + 1 == config.parallel.pp;
   // Slots of other ranks are read: pages of this process, too.
   const int64_t on_node = compute.nodes.empty() ? std::numeric_limits<int>::max()
@@ -207,7 +207,11 @@ int64_t library_bytes(const StepConfig& config, const ReplicaPlan& replica, Mode
                             ((reads || scores) && !config.is_forecast() ? kImages : 0) + peers * kPeer +
                             (computes_in_double ? kProductsInDouble : 0) + (compute.threads - 1) * kThread +
                             (compute.saves && is_rank_0(replica, place) ? cache_of_checkpoints(config) : 0);
-  return (mebibytes << 20) + std::min(tensors / 12, kMostFreed) + std::min(tensors / 64, kMostFreed);
+  const auto& vit = config.model;
+  const int64_t largest_weight = vit.embed_dim * std::max(vit.embed_dim, vit.mlp_hidden / config.parallel.tp);
+  const int64_t packed =
+      computes_in_double ? std::min<int64_t>(largest_weight * sizeof(double), kMostPacked) : 0;  // MKL's
+  return (mebibytes << 20) + packed + std::min(tensors / 12, kMostFreed) + std::min(tensors / 64, kMostFreed);
 }
 
 // Elements of the parameters that a rank writes for its stage, with replicas of it: what its tensor group holds alike
