@@ -299,12 +299,13 @@ MemoryPlan plan_memory(const StepConfig& config, const DataConfig& data, const R
   of_class(bytes, MemoryClass::kData) = data_bytes(config, data, replica, place, policy, compute);
   // The start draws each parameter in fp64, beside its master weights.
   const int64_t wide = size_of(at::kDouble) + (policy.has_own_master() ? size_of(policy.master) : 0);
-  int64_t drawing = 0, working = 0;
+  // The most that kernels take, and the most of it that comes on top of the peak of activations.
+  int64_t drawing = 0, working = 0, on_top = 0;
   for (const Range& slot : flat.slots) {
     drawing = std::max(drawing, slot.size() * wide);
   }
   if (compute.device != c10::DeviceType::CPU) {
-    working = static_cast<int64_t>(kernels::product_workspace_bytes(compute.capability));
+    working = on_top = static_cast<int64_t>(kernels::product_workspace_bytes(compute.capability));
   } else {
     const int64_t samples = tensor::parts_of(replica.micro_batch, parallel.micro_batch_parts()).largest();
     for (const model::LinearLayer& layer :
@@ -315,10 +316,16 @@ MemoryPlan plan_memory(const StepConfig& config, const DataConfig& data, const R
           kernels::host_layer_bytes({layer.rows, layer.outputs, layer.inputs}, use, compute.fp32, compute.threads);
       of_class(bytes, MemoryClass::kPackedWeights) += of_layer.packed;
       working = std::max(working, of_layer.working);
+      // The gradient of fc2's input is there only after fc2's products with it, forward and of its weight, are done.
+      const int64_t later =
+          layer.role == model::LinearRole::kFc2 ? layer.rows * layer.inputs * size_of(policy.compute) : 0;
+      on_top = std::max(on_top, of_layer.working - later);
     }
     const int64_t heads = Partition(config.model.num_heads, parallel.tp).part(place.tensor_rank).size();
     if (model::num_blocks(config.model, units) > 0) {
-      working = std::max(working, attention_bytes(config.model, samples, heads, policy.compute, compute.threads));
+      const int64_t attention = attention_bytes(config.model, samples, heads, policy.compute, compute.threads);
+      working = std::max(working, attention);
+      on_top = std::max(on_top, attention);
     }
   }
   const bool scores = place.stage + 1 == parallel.pp && config.is_forecast() && data.has_validation();
@@ -331,7 +338,7 @@ MemoryPlan plan_memory(const StepConfig& config, const DataConfig& data, const R
       copies ? saved_elements(config, units, place) / parallel.dp * (states + 1) * size_of(policy.master) : 0;
   of_class(bytes, MemoryClass::kWorkspaces) = std::max({drawing, copy + working, copy + scoring});
   const int64_t activations = of_class(bytes, MemoryClass::kActivations);
-  const int64_t total = others + std::max({drawing - of_step, copy + working, copy + scoring - activations});
+  const int64_t total = others + std::max({drawing - of_step, copy + on_top, copy + scoring - activations});
   const bool is_host = compute.device == c10::DeviceType::CPU;
   return {bytes, total, is_host ? library_bytes(config, replica, place, compute, total) : 0};
 }

@@ -1,6 +1,8 @@
 // The planner's memory and traffic against closed forms of the ZeRO paper and of sums over nodes.
 #include <doctest/doctest.h>
 
+#include <numeric>
+
 #include "model/vit_parameters.h"
 #include "src/plan/memory_plan.h"
 #include "src/plan/step_work.h"
@@ -143,7 +145,10 @@ TEST_CASE("memory plan: the process on the host grows by libraries too, and by w
   CHECK(mebibytes(plan(0, 3)) == 17);
   CHECK(plan(0, 3, c10::DeviceType::CUDA).libraries == 0);
   config.precision.kind = Precision::kFp64;
-  CHECK(mebibytes(plan()) == 16);
+  CHECK(mebibytes(plan()) == 15 + 2);  // of a weight of 1024 x 256
+  config.model.mlp_hidden = 8192;
+  CHECK(mebibytes(plan()) == 15 + 8);
+  config.model.mlp_hidden = 1024;
   config.precision.kind = Precision::kFp32;
   config.parallel.dp = 2;
   CHECK(mebibytes(plan()) == 12);
@@ -165,6 +170,25 @@ TEST_CASE("memory plan: the process on the host grows by libraries too, and by w
   const MemoryPlan large = plan();
   REQUIRE(large.total > 512 << 20);
   CHECK(large.libraries == (15 + 8 + 8) << 20);
+}
+
+TEST_CASE("memory plan: what fc2 packs of its input is gone when that one's gradient is made") {
+  RunConfig config = config_of(1, 1, 1);
+  config.parallel.micro_batch_size = 64;
+  config.global_batch_size = 64;
+  config.model.image_height = 64;
+  config.model.image_width = 128;
+  config.model.in_channels = 3;
+  config.model.task = model::Task::kClassify;  // without the scores of a forecast
+  ComputeTraits compute;
+  compute.fp32 = kernels::ProductKernel::kBlocked;
+  const MemoryPlan memory = plan_memory(config, config.data, plan_replica(config, 0), {}, compute);
+  const int64_t rows = 64 * config.model.num_tokens();
+  const int64_t of_fc2 = rows * config.model.mlp_hidden * 4, of_fc1 = rows * config.model.embed_dim * 4;
+  REQUIRE(of_class(memory.peak, MemoryClass::kWorkspaces) > of_fc2);  // packed rows and what a thread takes
+  const int64_t apart = std::accumulate(memory.peak.begin(), memory.peak.end(), int64_t{0}) - memory.total;
+  CHECK(apart > of_fc2 - of_fc1 - (1 << 20));
+  CHECK(apart <= of_fc2);
 }
 
 TEST_CASE("memory plan: the process of rank 0 grows by what HDF5 keeps of checkpoints, too") {
