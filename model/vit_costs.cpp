@@ -74,14 +74,19 @@ struct BlockBytes {
     // output is gone.
     const int64_t fc2 = 2 * dim + hidden - output_mask;
     const int64_t gelu = 2 * dim + hidden + (again ? hidden : 0) - output_mask - hidden_mask;
-    // Attention: the gradients of the first sum, of its output, and of qkv; all that the MLP kept is gone, and the sum.
+    const int64_t outside = recompute == Recompute::kFull ? dim : 0;
+    // At the end of the forward that kFull does again: that gradient, fc2's output, and what dropout makes of it.
+    const int64_t drop = outside > 0 && output_mask > 0 ? 3 * dim : 0;
+    return std::max({fc2, gelu, drop, working_in_attention(recompute)});
+  }
+
+  // Then: the gradients of the first sum, of its output, and of qkv; all that the MLP kept is gone, and the sum.
+  int64_t working_in_attention(Recompute recompute) const {
+    const bool again = recompute == Recompute::kSelective;
     const int64_t gone = 2 * dim + (again ? 1 : 2) * hidden;
     // With kFull the gradient of the block's output stays outside of the graph that was made again.
     const int64_t outside = recompute == Recompute::kFull ? dim : 0;
-    const int64_t core = dim + 4 * attention + (again ? 3 * attention : 0) - gone + outside;
-    // At the end of the forward that kFull does again: that gradient, fc2's output, and what dropout makes of it.
-    const int64_t drop = outside > 0 && output_mask > 0 ? 3 * dim : 0;
-    return std::max({fc2, gelu, core, drop});
+    return dim + 4 * attention + (again ? 3 * attention : 0) - gone + outside;
   }
 
   int64_t size;
@@ -167,8 +172,8 @@ std::vector<LinearLayer> linear_layers(const VitOptions& options, Range units, T
   return layers;
 }
 
-int64_t activation_bytes(const VitOptions& options, Range units, TensorPlace tensor, Recompute recompute,
-                         at::ScalarType type, const HeldSamples& held) {
+ActivationBytes activation_bytes(const VitOptions& options, Range units, TensorPlace tensor, Recompute recompute,
+                                 at::ScalarType type, const HeldSamples& held) {
   const BlockBytes block(options, tensor, type);
   const int64_t tokens = options.num_tokens();
   const int64_t blocks = num_blocks(options, units);
@@ -176,22 +181,29 @@ int64_t activation_bytes(const VitOptions& options, Range units, TensorPlace ten
   if (units.begin == 0 && options.dropout > 0.0) {
     kept += tokens * options.embed_dim;  // a byte an element
   }
-  int64_t working = 0;
+  int64_t working = 0, in_attention = 0;
   if (blocks > 0) {
-    const bool is_full = recompute == Recompute::kFull;
-    working = tokens * (block.working(recompute) + (is_full ? block.kept(Recompute::kNone) - block.dim : 0));
+    const int64_t again = recompute == Recompute::kFull ? block.kept(Recompute::kNone) - block.dim : 0;
+    working = tokens * (block.working(recompute) + again);
+    in_attention = tokens * (block.working_in_attention(recompute) + again);
   }
   if (units.end == options.num_units()) {
     const HeadBytes head = head_bytes(options, block);
     kept += head.kept;
     working = std::max(head.working, working - head.kept);  // what the head kept is gone when a block's backward runs
+    in_attention -= head.kept;
   }
-  int64_t in_backward = held.in_backward * working;
-  if (units.begin == 0) {  // what blocks kept is gone when the embedding's backward runs
-    const int64_t gone = held.in_backward * blocks * tokens * block.kept(recompute);
-    in_backward = std::max(in_backward, embedding_bytes(options, block, held.in_backward) - gone);
+  const int64_t beside = held.in_flight * kept + held.received_early * tokens * block.dim;
+  ActivationBytes bytes{beside + held.in_backward * working, blocks > 0 ? beside + held.in_backward * in_attention : 0,
+                        0};
+  if (units.begin > 0) {
+    return bytes;
   }
-  return held.in_flight * kept + in_backward + held.received_early * tokens * block.dim;
+  // What blocks kept is gone when the embedding's backward runs.
+  const int64_t gone = held.in_backward * blocks * tokens * block.kept(recompute);
+  bytes.in_embedding = beside + embedding_bytes(options, block, held.in_backward) - gone;
+  bytes.peak = std::max(bytes.peak, bytes.in_embedding);
+  return bytes;
 }
 
 }  // namespace vit_hybrid::model

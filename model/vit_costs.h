@@ -46,11 +46,17 @@ struct HeldSamples {
   int64_t received_early = 0;  ///< whose message from another stage waits for its action
 };
 
+struct ActivationBytes {
+  int64_t peak = 0;
+  int64_t in_attention = 0;  ///< at most in its backwards; 0 of a stage without blocks
+  int64_t in_embedding = 0;  ///< in its backward; 0 of a stage without it
+};
+
 /// The activations of this rank in a training step on a stage of the layer units `units`: what the graphs of all
 /// samples in flight keep, what the backward of one block, the embedding, or the head and the loss takes beside, and
 /// messages that wait. Workspaces are not counted: those of products and attention, and the copies in fp32 of types
 /// that are computed so.
-int64_t activation_bytes(const VitOptions& options, Range units, TensorPlace tensor, Recompute recompute,
-                         at::ScalarType type, const HeldSamples& held);
+ActivationBytes activation_bytes(const VitOptions& options, Range units, TensorPlace tensor, Recompute recompute,
+                                 at::ScalarType type, const HeldSamples& held);
 
 }  // namespace vit_hybrid::model

@@ -160,8 +160,9 @@ std::vector<LrRange::Point> LrRange::told() const {
 
 double LrRange::steepest() const {
   const auto points = told();
+  const double last = of_least_loss();  // where training fails behind it the loss may fall again, from higher up
   double rate = 0.0, slope = 0.0;
-  for (size_t i = 1; i + 1 < points.size(); ++i) {
+  for (size_t i = 1; i + 1 < points.size() && points[i].lr <= last; ++i) {
     const Point &before = points[i - 1], &after = points[i + 1];
     const double here = (after.smoothed - before.smoothed) / std::log(after.lr / before.lr);
     if (here < slope) {

@@ -59,8 +59,8 @@ class LrRange {
 
   /// Whether the smoothed loss has come to more than four times its least, or is not finite: more steps tell nothing.
   bool has_diverged() const;
-  /// The rate at which the smoothed loss falls fastest with the logarithm of the rate; 0 where it falls nowhere, or
-  /// less than three steps were done.
+  /// The rate at which the smoothed loss falls fastest with the logarithm of the rate, of those up to that of the least
+  /// loss; 0 where it falls nowhere, or less than three steps were done.
   double steepest() const;
   /// The rate of the least smoothed loss; 0 of no step.
   double of_least_loss() const;

@@ -136,10 +136,10 @@ int64_t data_bytes(const StepConfig& config, const DataConfig& data, const Repli
 
 // Over the backwards of the step: micro-batches differ by a sample. Of the parts of one one is in backward, and the
 // gradients of the others wait.
-int64_t most_activations(const StepConfig& config, const ReplicaPlan& replica, ModelPlace place, Range units,
-                         at::ScalarType type) {
+model::ActivationBytes most_activations(const StepConfig& config, const ReplicaPlan& replica, ModelPlace place,
+                                        Range units, at::ScalarType type) {
   const Partition sizes(replica.samples, std::max(replica.micro_batches, 1));
-  int64_t most = 0;
+  model::ActivationBytes most;
   for (const pipeline::HeldAtBackward& held : replica.schedule.at_backwards[static_cast<size_t>(place.stage)]) {
     const int64_t samples = sizes.part(held.micro_batch).size();
     const int64_t part = tensor::parts_of(samples, config.parallel.micro_batch_parts()).largest();
@@ -148,8 +148,10 @@ int64_t most_activations(const StepConfig& config, const ReplicaPlan& replica, M
       early += sizes.part(micro_batch).size();
     }
     const int64_t in_flight = sizes.part(held.end_of_begun - 1).end - sizes.part(held.micro_batch).begin;
-    most = std::max(most, model::activation_bytes(config.model, units, {place.tensor_rank, config.parallel.tp},
-                                                  config.recompute, type, {in_flight, part, early}));
+    const model::ActivationBytes bytes = model::activation_bytes(
+        config.model, units, {place.tensor_rank, config.parallel.tp}, config.recompute, type, {in_flight, part, early});
+    most = {std::max(most.peak, bytes.peak), std::max(most.in_attention, bytes.in_attention),
+            std::max(most.in_embedding, bytes.in_embedding)};
   }
   return most;
 }
@@ -295,7 +297,8 @@ MemoryPlan plan_memory(const StepConfig& config, const DataConfig& data, const R
   const bool reduces_copies = policy.reduce != policy.gradient;
   of_class(bytes, MemoryClass::kCommunication) =
       (reduces_copies ? flat.size * size_of(policy.reduce) : 0) + group_bytes(config, replica, place, flat, compute);
-  of_class(bytes, MemoryClass::kActivations) = most_activations(config, replica, place, units, policy.compute);
+  const model::ActivationBytes activations = most_activations(config, replica, place, units, policy.compute);
+  of_class(bytes, MemoryClass::kActivations) = activations.peak;
   of_class(bytes, MemoryClass::kData) = data_bytes(config, data, replica, place, policy, compute);
   // The start draws each parameter in fp64, beside its master weights.
   const int64_t wide = size_of(at::kDouble) + (policy.has_own_master() ? size_of(policy.master) : 0);
@@ -316,16 +319,19 @@ MemoryPlan plan_memory(const StepConfig& config, const DataConfig& data, const R
           kernels::host_layer_bytes({layer.rows, layer.outputs, layer.inputs}, use, compute.fp32, compute.threads);
       of_class(bytes, MemoryClass::kPackedWeights) += of_layer.packed;
       working = std::max(working, of_layer.working);
-      // The gradient of fc2's input is there only after fc2's products with it, forward and of its weight, are done.
-      const int64_t later =
-          layer.role == model::LinearRole::kFc2 ? layer.rows * layer.inputs * size_of(policy.compute) : 0;
-      on_top = std::max(on_top, of_layer.working - later);
+      // The gradient of fc2's input is there only after fc2's products with it, forward and of its weight, are done;
+      // most of a backward is over when the embedding's begins, and the MLP's when attention's does.
+      const int64_t missing = layer.role == model::LinearRole::kFc2
+                                  ? layer.rows * layer.inputs * size_of(policy.compute)
+                              : layer.role == model::LinearRole::kPatches ? activations.peak - activations.in_embedding
+                                                                          : 0;
+      on_top = std::max(on_top, of_layer.working - missing);
     }
     const int64_t heads = Partition(config.model.num_heads, parallel.tp).part(place.tensor_rank).size();
     if (model::num_blocks(config.model, units) > 0) {
       const int64_t attention = attention_bytes(config.model, samples, heads, policy.compute, compute.threads);
       working = std::max(working, attention);
-      on_top = std::max(on_top, attention);
+      on_top = std::max(on_top, attention - (activations.peak - activations.in_attention));
     }
   }
   const bool scores = place.stage + 1 == parallel.pp && config.is_forecast() && data.has_validation();
@@ -337,8 +343,7 @@ MemoryPlan plan_memory(const StepConfig& config, const DataConfig& data, const R
   const int64_t copy =
       copies ? saved_elements(config, units, place) / parallel.dp * (states + 1) * size_of(policy.master) : 0;
   of_class(bytes, MemoryClass::kWorkspaces) = std::max({drawing, copy + working, copy + scoring});
-  const int64_t activations = of_class(bytes, MemoryClass::kActivations);
-  const int64_t total = others + std::max({drawing - of_step, copy + on_top, copy + scoring - activations});
+  const int64_t total = others + std::max({drawing - of_step, copy + on_top, copy + scoring - activations.peak});
   const bool is_host = compute.device == c10::DeviceType::CPU;
   return {bytes, total, is_host ? library_bytes(config, replica, place, compute, total) : 0};
 }

@@ -55,7 +55,7 @@ using ClassBytes = std::array<int64_t, kNumMemoryClasses>;
 struct MemoryPlan {
   ClassBytes peak{};  ///< of each class by itself
   /// Of all together: while the weights are drawn or in a step, where the peaks of activations and workspaces are taken
-  /// to coincide, which they need not; but those of a block's last product, fc2, come before that of activations.
+  /// to coincide, which they need not; but fc2's come before that of activations, attention's and the embedding's after.
   int64_t total = 0;
   /// Of the process beside tensors, after its start: code and tables of libraries that are first used, stacks of
   /// threads, freed blocks that are kept; measured figures of the host, 0 on a GPU, whose libraries are not known.

@@ -111,7 +111,7 @@ int64_t measured_peak(const VitOptions& options, Range units, at::ScalarType typ
 // What a block keeps of a token of a sample whose backward has not begun.
 int64_t kept_bytes_per_token(const VitOptions& options, model::TensorPlace tensor, Recompute recompute,
                              at::ScalarType type) {
-  return model::activation_bytes(options, {1, 2}, tensor, recompute, type, {1, 0, 0}) / options.num_tokens();
+  return model::activation_bytes(options, {1, 2}, tensor, recompute, type, {1, 0, 0}).peak / options.num_tokens();
 }
 
 }  // namespace
@@ -137,13 +137,13 @@ TEST_CASE("vit_memory: a block's bytes a token") {
 TEST_CASE("vit_memory: micro-batches in flight, and stages") {
   const VitOptions options = forecaster();
   const auto bytes = [&](Range units, int64_t in_flight) {
-    return model::activation_bytes(options, units, {}, Recompute::kNone, at::kFloat, {2 * in_flight, 2, 0});
+    return model::activation_bytes(options, units, {}, Recompute::kNone, at::kFloat, {2 * in_flight, 2, 0}).peak;
   };
   const int64_t block = 2 * options.num_tokens() * kept_bytes_per_token(options, {}, Recompute::kNone, at::kFloat);
   CHECK(bytes({1, 4}, 3) - bytes({1, 4}, 2) == 3 * block);
   CHECK(bytes({1, 4}, 1) - bytes({1, 3}, 1) == block);
   CHECK(bytes({0, 3}, 1) == bytes({3, 5}, 1));
-  CHECK(model::activation_bytes(options, {1, 4}, {}, Recompute::kNone, at::kFloat, {4, 2, 6}) - bytes({1, 4}, 2) ==
+  CHECK(model::activation_bytes(options, {1, 4}, {}, Recompute::kNone, at::kFloat, {4, 2, 6}).peak - bytes({1, 4}, 2) ==
         3 * 2 * options.num_tokens() * options.embed_dim * 4);
 }
 
@@ -154,7 +154,8 @@ TEST_CASE("vit_memory: the formula is the tracker's peak within one per cent") {
     for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf}) {
       for (const auto recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
         const auto formula = static_cast<double>(model::activation_bytes(options, all_units(options), {}, recompute,
-                                                                         type, {kCostedSamples, kCostedSamples, 0}));
+                                                                         type, {kCostedSamples, kCostedSamples, 0})
+                                                     .peak);
         const auto measured = static_cast<double>(measured_peak(options, all_units(options), type, recompute));
         CAPTURE(options.dropout);
         CAPTURE(options.mlp_hidden);
@@ -176,7 +177,8 @@ TEST_CASE("vit_memory: a stage of the embedding alone") {
        {forecaster(), forecaster_with_cut_patches(), with_dropout, classifier, classifier_with_dropout()}) {
     for (const auto type : {at::kDouble, at::kFloat, at::kBFloat16}) {
       const auto formula = static_cast<double>(
-          model::activation_bytes(options, {0, 1}, {}, Recompute::kNone, type, {kCostedSamples, kCostedSamples, 0}));
+          model::activation_bytes(options, {0, 1}, {}, Recompute::kNone, type, {kCostedSamples, kCostedSamples, 0})
+              .peak);
       const auto measured = static_cast<double>(measured_peak(options, {0, 1}, type, Recompute::kNone));
       CAPTURE(options.dropout);
       CAPTURE(options.has_class_token());
@@ -190,8 +192,9 @@ TEST_CASE("vit_memory: a stage of the embedding alone") {
 TEST_CASE("vit_memory: with micro-batches in parts the formula is an upper bound, and no bad one") {
   for (const VitOptions& options : {forecaster(), classifier_with_dropout(), with_small_mlp()}) {
     for (const auto recompute : {Recompute::kNone, Recompute::kSelective}) {
-      const auto formula = static_cast<double>(model::activation_bytes(
-          options, all_units(options), {}, recompute, at::kFloat, {kCostedSamples, kCostedSamples, 0}));
+      const auto formula = static_cast<double>(model::activation_bytes(options, all_units(options), {}, recompute,
+                                                                       at::kFloat, {kCostedSamples, kCostedSamples, 0})
+                                                   .peak);
       const auto measured = static_cast<double>(measured_peak(options, all_units(options), at::kFloat, recompute, 2));
       CAPTURE(options.dropout);
       CAPTURE(options.mlp_hidden);

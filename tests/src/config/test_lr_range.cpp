@@ -61,6 +61,13 @@ TEST_CASE("lr range: a loss that falls about 1e-3 and explodes from 1 on") {
   CHECK(contains(text, "it fell fastest at --lr 0.00"));
 }
 
+TEST_CASE("lr range: where the loss falls again from higher up, behind its least, nothing is advised") {
+  const LrRange range = range_of(40, [](double lr) { return lr < 1e-2 ? 1.0 - 10.0 * lr : lr < 0.3 ? 3.0 : 1.5; });
+  CHECK_FALSE(range.has_diverged());
+  CHECK(range.steepest() > 0.0);
+  CHECK(range.steepest() <= range.of_least_loss());
+}
+
 TEST_CASE("lr range: losses that are not finite, that never fall, and too few") {
   const LrRange infinite =
       range_of(100, [](double lr) { return lr > 1e-2 ? std::numeric_limits<double>::quiet_NaN() : 1.0 - lr; });

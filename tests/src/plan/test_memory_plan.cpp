@@ -100,7 +100,7 @@ TEST_CASE("memory plan: the last backward may be of the largest micro-batch, wit
   const ReplicaPlan replica = plan_replica(config, 0);
   REQUIRE(replica.micro_batches == 2);
   const auto bytes = [&](const model::HeldSamples& held) {
-    return model::activation_bytes(config.model, replica.stages[0], {}, config.recompute, at::kFloat, held);
+    return model::activation_bytes(config.model, replica.stages[0], {}, config.recompute, at::kFloat, held).peak;
   };
   REQUIRE(bytes({2, 2, 0}) > bytes({3, 1, 2}));
   const MemoryPlan memory = plan_memory(config, config.data, replica, {}, {});
@@ -189,6 +189,20 @@ TEST_CASE("memory plan: what fc2 packs of its input is gone when that one's grad
   const int64_t apart = std::accumulate(memory.peak.begin(), memory.peak.end(), int64_t{0}) - memory.total;
   CHECK(apart > of_fc2 - of_fc1 - (1 << 20));
   CHECK(apart <= of_fc2);
+}
+
+TEST_CASE("memory plan: what the embedding packs of fields is there when blocks' activations are gone") {
+  RunConfig config = config_of(1, 1, 1);
+  config.model.image_height = 64;
+  config.model.image_width = 128;
+  config.model.in_channels = 40;  // patches of 2560 numbers
+  config.model.task = model::Task::kClassify;
+  ComputeTraits compute;
+  compute.fp32 = kernels::ProductKernel::kBlocked;
+  const MemoryPlan memory = plan_memory(config, config.data, plan_replica(config, 0), {}, compute);
+  const int64_t apart = std::accumulate(memory.peak.begin(), memory.peak.end(), int64_t{0}) - memory.total;
+  const int64_t rows = 2 * config.model.num_patches();
+  CHECK(apart > rows * (2560 - config.model.mlp_hidden) * 4);
 }
 
 TEST_CASE("memory plan: the process of rank 0 grows by what HDF5 keeps of checkpoints, too") {
