@@ -8,8 +8,8 @@ COUNT runs on at most RANKS ranks.
 
 The launcher's words end with the option that takes the number of ranks. A class of 16 MiB or more must be within 3 % of
 the prediction, and data besides within the batches that are read ahead, as far as readers have come; all together must be no
-more than predicted, and the prediction at most 10 % more. A process grows by what was predicted within 5 %
-or 10 MiB.
+more than predicted, and the prediction at most 10 % more. A process grows by what was predicted within 5 %: models are drawn
+whose smallest rank is predicted to grow by 200 MiB, since what libraries take of a process is known to some 10 MiB.
 """
 
 import json
@@ -22,7 +22,7 @@ from pathlib import Path
 LEAST_BYTES = 16 << 20
 BOUND = 0.03
 SUM_BOUND = 0.10
-PROCESS_BOUND, LEAST_PROCESS = 0.05, 150 << 20
+PROCESS_BOUND, LEAST_PROCESS = 0.05, 200 << 20
 SMALL = 4 << 20
 READ_AHEAD = 4  # batches that need not be there when most is held: of training and of validation
 STEPS = 3
