@@ -139,11 +139,12 @@ class Planner {
 
   // The least change of the configuration by which it fits, or what takes least.
   std::string what_fits(const Planned& given) const {
-    const double generated = train::generated_bytes(given.config.data, given.config.model);
-    if (fits(static_cast<double>(given.report.fullest.memory.process()) - generated)) {
+    const bool holds_data = given.report.fullest.memory.on_host == 0;
+    const double generated = holds_data ? train::generated_bytes(given.config.data, given.config.model) : 0.0;
+    if (generated > 0.0 && fits(static_cast<double>(given.report.fullest.memory.taken()) - generated)) {
       return str("fits with data from files: those generated in memory take ", megabytes(generated));
     }
-    int64_t least = given.report.fullest.memory.process();
+    int64_t least = given.report.fullest.memory.taken();
     std::string options = "as it is";
     for (int recompute = static_cast<int>(given.config.recompute); recompute <= 2; ++recompute) {
       for (int64_t micro_batch = given.config.parallel.micro_batch_size; micro_batch >= 1; micro_batch /= 2) {
@@ -159,7 +160,7 @@ class Planner {
         if (changed.fits) {
           return "fits " + words;
         }
-        if (const int64_t bytes = changed.report.fullest.memory.process(); bytes < least) {
+        if (const int64_t bytes = changed.report.fullest.memory.taken(); bytes < least) {
           least = bytes;
           options = words;
         }
@@ -204,7 +205,7 @@ class Planner {
     planned.least_bytes =
         train::plan_least_bytes(planned.config, train::plan_replica(planned.config, planned.config.parallel.dp - 1),
                                 ranks_.per_node, compute_.device);
-    planned.fits = fits(static_cast<double>(planned.report.fullest.memory.process()));
+    planned.fits = fits(static_cast<double>(planned.report.fullest.memory.taken()));
     if (machine_) {
       planned.time =
           train::plan_time(planned.config, planned.config.data, *machine_, ranks_.per_node, compute_.threads);
@@ -276,6 +277,7 @@ Json to_json(const Planned& planned, const Planner& planner) {
         {"stage", report.fullest.place.stage},
         {"tensor_rank", report.fullest.place.tensor_rank},
         {"bytes", report.fullest.memory.total},
+        {"host_bytes", report.fullest.memory.on_host},
         {"libraries", report.fullest.memory.libraries},
         {"classes", train::bytes_by_class(report.fullest.memory.peak)}}},
       {"bytes_within_nodes_per_step", to_json(planned.least_bytes.within)},
@@ -312,6 +314,7 @@ Json to_json_in_full(const Planned& planned, const Planner& planner) {
     json["stages"].push_back({{"stage", fullest.place.stage},
                               {"units", {units.begin, units.end}},
                               {"bytes", fullest.memory.total},
+                              {"host_bytes", fullest.memory.on_host},
                               {"libraries", fullest.memory.libraries},
                               {"classes", train::bytes_by_class(fullest.memory.peak)},
                               {"traffic_per_step", to_json(traffic)}});
@@ -372,7 +375,7 @@ std::string table_text(const std::vector<Planned>& layouts, const std::string& l
     std::vector<std::string> cells = {str(parallel.dp),
                                       str(parallel.tp),
                                       str(parallel.pp),
-                                      bytes_text(planned.report.fullest.memory.process()),
+                                      bytes_text(planned.report.fullest.memory.taken()),
                                       planner.memory_gib() == 0.0 ? "-"
                                       : planned.fits              ? "yes"
                                                                   : "no",
@@ -386,7 +389,7 @@ std::string table_text(const std::vector<Planned>& layouts, const std::string& l
   }
   if (!layouts.front().fits) {
     const Planned& least = *std::min_element(layouts.begin(), layouts.end(), [](const Planned& a, const Planned& b) {
-      return a.report.fullest.memory.process() < b.report.fullest.memory.process();
+      return a.report.fullest.memory.taken() < b.report.fullest.memory.taken();
     });
     out += str("none fits into ", planner.memory_gib(), " GiB a rank; ", layout_text(least.config.parallel), ": ",
                planner.what_fits(least), "\n");

@@ -75,10 +75,15 @@ int64_t last_of_epoch(const StepConfig& config, const ReplicaPlan& replica, int6
   return 2 * last < replica.micro_batch ? last : 0;
 }
 
+struct DataBytes {
+  int64_t all = 0;
+  int64_t on_host = 0;  // of these, where the rank computes on a GPU
+};
+
 // Batches as they are read, in fp32; what the model and the loss take, where that is of another type; and the fields
-// that are generated at the start.
-int64_t data_bytes(const StepConfig& config, const DataConfig& data, const ReplicaPlan& replica, ModelPlace place,
-                   const zero::PrecisionPolicy& policy, const ComputeTraits& compute) {
+// that are generated at the start. A GPU has those in flight, the next one, and what the model takes.
+DataBytes data_bytes(const StepConfig& config, const DataConfig& data, const ReplicaPlan& replica, ModelPlace place,
+                     const zero::PrecisionPolicy& policy, const ComputeTraits& compute) {
   const model::VitOptions& model = config.model;
   const bool is_first = place.stage == 0, is_last = place.stage + 1 == config.parallel.pp;
   const int64_t pixels = replica.micro_batch * model.image_height * model.image_width;
@@ -130,8 +135,13 @@ int64_t data_bytes(const StepConfig& config, const DataConfig& data, const Repli
   const bool generates = data.kind == DataKind::kBuiltin && config.is_forecast();
   const int64_t state = model.in_channels * model.image_height * model.image_width * size_of(at::kFloat);
   const int64_t generating = generates ? (validates ? 2 : 1) * state : 0;
-  return static_cast<int64_t>(generated_bytes(data, model)) + std::max(batches, generating) + of_data_set +
-         of_validation;
+  const int64_t all =
+      static_cast<int64_t>(generated_bytes(data, model)) + std::max(batches, generating) + of_data_set + of_validation;
+  if (compute.device == c10::DeviceType::CPU) {
+    return {all, 0};
+  }
+  const int64_t next = std::max(batch, valid_batch);
+  return {all + next, all - std::max(in_flight * (batch + own), valid_batch + valid_own)};
 }
 
 // Over the backwards of the step: micro-batches differ by a sample. Of the parts of one one is in backward, and the
@@ -299,7 +309,8 @@ MemoryPlan plan_memory(const StepConfig& config, const DataConfig& data, const R
       (reduces_copies ? flat.size * size_of(policy.reduce) : 0) + group_bytes(config, replica, place, flat, compute);
   const model::ActivationBytes activations = most_activations(config, replica, place, units, policy.compute);
   of_class(bytes, MemoryClass::kActivations) = activations.peak;
-  of_class(bytes, MemoryClass::kData) = data_bytes(config, data, replica, place, policy, compute);
+  const DataBytes of_data = data_bytes(config, data, replica, place, policy, compute);
+  of_class(bytes, MemoryClass::kData) = of_data.all;
   // The start draws each parameter in fp64, beside its master weights.
   const int64_t wide = size_of(at::kDouble) + (policy.has_own_master() ? size_of(policy.master) : 0);
   // The most that kernels take, and the most of it that comes on top of the peak of activations.
@@ -345,7 +356,7 @@ MemoryPlan plan_memory(const StepConfig& config, const DataConfig& data, const R
   of_class(bytes, MemoryClass::kWorkspaces) = std::max({drawing, copy + working, copy + scoring});
   const int64_t total = others + std::max({drawing - of_step, copy + on_top, copy + scoring - activations.peak});
   const bool is_host = compute.device == c10::DeviceType::CPU;
-  return {bytes, total, is_host ? library_bytes(config, replica, place, compute, total) : 0};
+  return {bytes, total, of_data.on_host, is_host ? library_bytes(config, replica, place, compute, total) : 0};
 }
 
 std::string small_data(const StepConfig& config, int64_t samples) {
@@ -386,7 +397,7 @@ std::vector<FullestRank> plan_fullest_ranks(const StepConfig& config, const Data
       for (const int tensor_rank : tensor_ranks) {
         const ModelPlace place{stages[i], tensor_rank};
         const MemoryPlan memory = plan_memory(config, data, plan, place, compute);
-        if (memory.process() > of_stages[i].memory.process()) {
+        if (memory.taken() > of_stages[i].memory.taken()) {
           of_stages[i] = {replica, place, memory};
         }
       }
@@ -398,7 +409,7 @@ std::vector<FullestRank> plan_fullest_ranks(const StepConfig& config, const Data
 FullestRank plan_fullest_rank(const StepConfig& config, const DataConfig& data, const ComputeTraits& compute) {
   const std::vector<FullestRank> of_stages = plan_fullest_ranks(config, data, compute);
   return *std::max_element(of_stages.begin(), of_stages.end(), [](const FullestRank& a, const FullestRank& b) {
-    return a.memory.process() < b.memory.process();
+    return a.memory.taken() < b.memory.taken();
   });
 }
 

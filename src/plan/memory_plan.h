@@ -55,14 +55,16 @@ using ClassBytes = std::array<int64_t, kNumMemoryClasses>;
 struct MemoryPlan {
   ClassBytes peak{};  ///< of each class by itself
   /// Of all together: while the weights are drawn or in a step, where the peaks of activations and workspaces are taken
-  /// to coincide, which they need not; but fc2's come before that of activations, attention's and the embedding's after.
+  /// to coincide, which they need not; but fc2's come before that of activations, attention's and the embedding's
+  /// after.
   int64_t total = 0;
+  int64_t on_host = 0;  ///< of `total`, where the rank computes on a GPU: batches and generated fields
   /// Of the process beside tensors, after its start: code and tables of libraries that are first used, stacks of
   /// threads, freed blocks that are kept; measured figures of the host, 0 on a GPU, whose libraries are not known.
   int64_t libraries = 0;
 
-  /// By how much the process grows on the host.
-  int64_t process() const { return total + libraries; }
+  /// Of the memory that the rank computes in: on the host the process grows by it, on a GPU it holds the tensors there.
+  int64_t taken() const { return total - on_host + libraries; }
 };
 
 /// What the ranks of a replica have in common.

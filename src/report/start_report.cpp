@@ -182,8 +182,7 @@ std::vector<std::string> LayoutReport::lines() const {
       str("  memory    of the fullest rank (stage ", fullest.place.stage, ", --recompute ", recompute, ") ",
           memory_text(fullest.memory))};
   if (fullest.memory.libraries > 0) {
-    lines.push_back(
-        str("  process   of that rank grows, with its libraries, by ", bytes_text(fullest.memory.process())));
+    lines.push_back(str("  process   of that rank grows, with its libraries, by ", bytes_text(fullest.memory.taken())));
   }
   if (!patches.empty()) {
     lines.push_back(str("  patches   ", patches));
@@ -275,7 +274,10 @@ std::string memory_text(const MemoryPlan& memory) {
   std::sort(parts.begin(), parts.end());
   std::vector<std::string> texts;
   std::transform(parts.begin(), parts.end(), std::back_inserter(texts), [](const auto& part) { return part.second; });
-  return str(bytes_text(memory.total), "; peaks: ", join(texts));
+  const std::string held = memory.on_host == 0 ? bytes_text(memory.total)
+                                               : str(bytes_text(memory.taken()), " on the GPU and ",
+                                                     bytes_text(memory.on_host), " on the host");
+  return str(held, "; peaks: ", join(texts));
 }
 
 std::string memory_advice(const StepConfig& config, const DataConfig& data, const MemoryFailure& failure) {

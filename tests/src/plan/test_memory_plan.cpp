@@ -62,18 +62,26 @@ TEST_CASE("memory plan: fields of files are there once more where a GPU normaliz
   RunConfig config = config_of(1, 1, 1);
   config.data.kind = DataKind::kHdf5;
   config.precision.kind = Precision::kBf16;
-  const auto fields = [&](c10::DeviceType device) {
+  const auto plan = [&](c10::DeviceType device) {
     ComputeTraits compute;
     compute.device = device;
     compute.read_ahead = 3;
-    const ClassBytes bytes = plan_memory(config, config.data, plan_replica(config, 0), {}, compute).peak;
+    return plan_memory(config, config.data, plan_replica(config, 0), {}, compute);
+  };
+  const auto in_fields = [&](int64_t bytes) {
     const model::VitOptions& model = config.model;
-    return static_cast<double>(of_class(bytes, MemoryClass::kData)) /
+    return static_cast<double>(bytes) /
            static_cast<double>(2 * model.in_channels * model.image_height * model.image_width * int64_t{sizeof(float)});
+  };
+  const auto fields = [&](c10::DeviceType device) {
+    return in_fields(of_class(plan(device).peak, MemoryClass::kData));
   };
   // Three batches of inputs and targets ahead and one in work, of which the inputs are also there in bf16.
   CHECK(fields(c10::DeviceType::CPU) == Approx(3 * 2 + 2 + 0.5));
-  CHECK(fields(c10::DeviceType::CUDA) == Approx(3 * 2 + 2 + 0.5 + 1.0));  // and normalized targets
+  // And normalized targets, and the next batch; what is ahead of it is the host's.
+  CHECK(fields(c10::DeviceType::CUDA) == Approx(3 * 2 + 2 + 0.5 + 1.0 + 2));
+  CHECK(in_fields(plan(c10::DeviceType::CUDA).on_host) == Approx(3 * 2));
+  CHECK(plan(c10::DeviceType::CPU).on_host == 0);
   // What training has read stays while as much is read, and worked on, for validation.
   config.data.valid_data = "valid";
   CHECK(fields(c10::DeviceType::CPU) == Approx(2.0 * (3 * 2 + 2) + 0.5));
@@ -134,7 +142,7 @@ TEST_CASE("memory plan: the process on the host grows by libraries too, and by w
     compute.device = device;
     compute.threads = threads;
     const MemoryPlan memory = plan_memory(config, config.data, plan_replica(config, 0), {stage, 0}, compute);
-    CHECK(memory.process() == memory.total + memory.libraries);
+    CHECK(memory.taken() == memory.total + memory.libraries);
     return memory;
   };
   const auto mebibytes = [](const MemoryPlan& memory) {
@@ -272,13 +280,13 @@ TEST_CASE("memory plan: the fullest rank, and that of each stage, grow no less t
     for (int replica = 0; replica < 3; ++replica) {
       for (int tensor_rank = 0; tensor_rank < 3; ++tensor_rank) {
         const ReplicaPlan plan = plan_replica(config, replica);
-        of_stage = std::max(of_stage, plan_memory(config, config.data, plan, {stage, tensor_rank}, compute).process());
+        of_stage = std::max(of_stage, plan_memory(config, config.data, plan, {stage, tensor_rank}, compute).taken());
       }
     }
-    CHECK(of_stages[static_cast<size_t>(stage)].memory.process() == of_stage);
+    CHECK(of_stages[static_cast<size_t>(stage)].memory.taken() == of_stage);
     largest = std::max(largest, of_stage);
   }
-  CHECK(plan_fullest_rank(config, config.data, compute).memory.process() == largest);
+  CHECK(plan_fullest_rank(config, config.data, compute).memory.taken() == largest);
 }
 
 TEST_CASE("memory plan: of a small pipeline the last stage grows most, though the first holds more") {
@@ -300,7 +308,7 @@ TEST_CASE("memory plan: of a small pipeline the last stage grows most, though th
     gpu.device = c10::DeviceType::CUDA;
     return plan_fullest_ranks(config, config.data, gpu);
   }();
-  CHECK(on_gpu[0].memory.process() == on_gpu[0].memory.total);
+  CHECK(on_gpu[0].memory.taken() == on_gpu[0].memory.total - on_gpu[0].memory.on_host);
 }
 
 TEST_CASE("memory plan: no more of a validation is read ahead than there is") {
