@@ -30,9 +30,10 @@ namespace vit_hybrid::train {
 namespace {
 
 constexpr int kFewestRounds = 20;
-constexpr int64_t kGoodWidth = 4'000;          // nanoseconds: what messages between two nodes take there and back
-constexpr int64_t kMostOfARank = 20'000'000;   // nanoseconds of rounds, where they are slow
-constexpr int64_t kMostOfAll = 2'000'000'000;  // of all ranks together
+constexpr int64_t kGoodWidth = 4'000;            // nanoseconds: what messages between two nodes take there and back
+constexpr int64_t kPatience = 20'000;            // times the width of a round, for which a shorter one is looked for
+constexpr int64_t kMostOfARank = 2'000'000'000;  // nanoseconds of rounds, where they are slow
+constexpr int64_t kMostOfAll = 8'000'000'000;    // of all ranks together
 constexpr int64_t kLeastOfARank = 1'000'000;
 
 // While the two ranks measure they do not sleep: what wakes late would answer late.
@@ -49,34 +50,39 @@ class Awake {
 
 enum class ClockQuestion : int64_t { kTime, kNone };
 
-// Of the offset of one rank's clock, by rank 0.
-struct Bounds {
-  int64_t least = std::numeric_limits<int64_t>::min();
-  int64_t most = std::numeric_limits<int64_t>::max();
+// A message there and back: two times of rank 0's clock, and between them one of the other's.
+struct Round {
+  int64_t asked = 0;
+  int64_t answer = 0;
+  int64_t arrived = std::numeric_limits<int64_t>::max();
+
+  int64_t width() const { return arrived - asked; }
 };
 
 void send_question(const comm::MpiGroup& group, int rank, ClockQuestion question) {
   group.send(&question, sizeof question, rank);
 }
 
-Bounds ask(const comm::MpiGroup& group, int rank) {
+// The shortest of some. On a busy machine most take as long as the others' turns of the core, and one in a hundred what
+// its messages take: until one is good, or short beside the time spent.
+Round ask(const comm::MpiGroup& group, int rank) {
   const int64_t limit = std::clamp(kMostOfAll / group.size(), kLeastOfARank, kMostOfARank);
   const Awake awake;
   const int64_t start = trace::now();
-  Bounds bounds;
-  for (int round = 0;; ++round) {
-    const int64_t asked = trace::now();
-    const bool is_good = round >= kFewestRounds && bounds.most - bounds.least <= kGoodWidth;
-    if (is_good || (round > 0 && asked - start > limit)) break;
-    int64_t answer = 0;
+  Round best;
+  for (int rounds = 0;; ++rounds) {
+    Round round;
+    round.asked = trace::now();
+    const int64_t spent = round.asked - start;
+    const bool is_good = rounds >= kFewestRounds && best.width() <= std::max(kGoodWidth, spent / kPatience);
+    if (is_good || (rounds > 0 && spent > limit)) break;
     send_question(group, rank, ClockQuestion::kTime);
-    group.receive(&answer, sizeof answer, rank);
-    const int64_t arrived = trace::now();
-    bounds.least = std::max(bounds.least, answer - arrived);
-    bounds.most = std::min(bounds.most, answer - asked);
+    group.receive(&round.answer, sizeof round.answer, rank);
+    round.arrived = trace::now();
+    if (round.width() < best.width()) best = round;
   }
   send_question(group, rank, ClockQuestion::kNone);
-  return bounds;
+  return best;
 }
 
 void answer(const comm::MpiGroup& group) {
@@ -104,24 +110,24 @@ ClockOffset offset_between(int64_t least, int64_t most, int64_t at, bool is_one_
   if (least <= 0 && 0 <= most) {
     return {at, 0, is_one_clock ? 0 : std::max(-least, most)};
   }
-  const int64_t width = most - least;  // below 0 where the clocks drifted by more than the messages took
-  return {at, least + width / 2, (std::abs(width) + 1) / 2};
+  const int64_t width = most - least;
+  return {at, least + width / 2, (width + 1) / 2};
 }
 
 ClockOffset measure_clock_offset(const comm::MpiGroup& group) {
   const std::string of_rank_0 = group.broadcast(clock_name(), 0);
   if (group.rank() == 0) {
     for (int rank = 1; rank < group.size(); ++rank) {
-      const Bounds bounds = ask(group, rank);
-      group.send(&bounds, sizeof bounds, rank);
+      const Round best = ask(group, rank);
+      group.send(&best, sizeof best, rank);
     }
     return {trace::now(), 0, 0};
   }
-  Bounds bounds;
+  Round best;
   answer(group);
-  group.receive(&bounds, sizeof bounds, 0);
+  group.receive(&best, sizeof best, 0);
   const bool is_one_clock = !of_rank_0.empty() && of_rank_0 == clock_name();
-  return offset_between(bounds.least, bounds.most, trace::now(), is_one_clock);
+  return offset_between(best.answer - best.arrived, best.answer - best.asked, best.answer, is_one_clock);
 }
 
 int64_t ClockAlignment::on_rank_0(int64_t own) const {
