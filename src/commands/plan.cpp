@@ -256,6 +256,25 @@ Json to_json(const train::Traffic& traffic) {
   return json;
 }
 
+Json to_json(const train::FullestRank& rank) {
+  const train::MemoryPlan& memory = rank.memory;
+  const train::LibraryBytes& of = memory.libraries;
+  return {{"replica", rank.replica},
+          {"stage", rank.place.stage},
+          {"tensor_rank", rank.place.tensor_rank},
+          {"bytes", memory.total},
+          {"host_bytes", memory.on_host},
+          {"classes", train::bytes_by_class(memory.peak)},
+          {"libraries", of.total()},
+          {"library_classes",
+           {{"code", of.code},
+            {"mkl", of.mkl},
+            {"slots", of.slots},
+            {"threads", of.threads},
+            {"hdf5", of.hdf5},
+            {"freed", of.freed}}}};
+}
+
 Json to_json(const Planned& planned, const Planner& planner) {
   const train::ParallelConfig& parallel = planned.config.parallel;
   const train::LayoutReport& report = planned.report;
@@ -272,14 +291,7 @@ Json to_json(const Planned& planned, const Planner& planner) {
       {"micro_batches", report.num_micro_batches},
       {"bubble", report.bubble},
       {"fits", planned.fits},
-      {"fullest_rank",
-       {{"replica", report.fullest.replica},
-        {"stage", report.fullest.place.stage},
-        {"tensor_rank", report.fullest.place.tensor_rank},
-        {"bytes", report.fullest.memory.total},
-        {"host_bytes", report.fullest.memory.on_host},
-        {"libraries", report.fullest.memory.libraries},
-        {"classes", train::bytes_by_class(report.fullest.memory.peak)}}},
+      {"fullest_rank", to_json(report.fullest)},
       {"bytes_within_nodes_per_step", to_json(planned.least_bytes.within)},
       {"bytes_between_nodes_per_step", to_json(planned.least_bytes.between)}};
   if (planned.time) {
@@ -307,17 +319,43 @@ std::vector<PlannedStage> stages_of(const Planned& planned, const Planner& plann
   return stages;
 }
 
-// One layout: also of each stage that tells something, and what makes it fit.
+// Rank by rank as they are numbered, as summary.json has them; none of more than 64.
+std::vector<train::FullestRank> ranks_of(const Planned& planned, const Planner& planner) {
+  constexpr int kMost = 64;
+  const mesh::ParallelDims dims = train::parallel_dims(planned.config.parallel);
+  std::vector<train::FullestRank> ranks;
+  for (int rank = 0; rank < dims.size() && dims.size() <= kMost; ++rank) {
+    const auto [replica, tensor_rank, stage] = dims.coordinate(rank);
+    const train::ModelPlace place{stage, tensor_rank};
+    ranks.push_back({replica, place,
+                     train::plan_memory(planned.config, planned.config.data,
+                                        train::plan_replica(planned.config, replica), place, planner.compute())});
+  }
+  return ranks;
+}
+
+// "0 to 3 12.3 MiB, 4 to 7 11.9 MiB"
+std::string text_of(const std::vector<train::FullestRank>& ranks) {
+  std::vector<std::string> parts;
+  for (size_t first = 0, end = 0; first < ranks.size(); first = end) {
+    const std::string bytes = bytes_text(ranks[first].memory.taken());
+    for (end = first + 1; end < ranks.size() && bytes_text(ranks[end].memory.taken()) == bytes; ++end) {
+    }
+    parts.push_back(str(first, end > first + 1 ? str(" to ", end - 1) : "", " ", bytes));
+  }
+  return join(parts);
+}
+
+// One layout: also of each rank, of each stage that tells something, and what makes it fit.
 Json to_json_in_full(const Planned& planned, const Planner& planner) {
   Json json = to_json(planned, planner);
+  for (const train::FullestRank& rank : ranks_of(planned, planner)) {
+    json["ranks"].push_back(to_json(rank));
+  }
   for (const auto& [fullest, units, traffic] : stages_of(planned, planner)) {
-    json["stages"].push_back({{"stage", fullest.place.stage},
-                              {"units", {units.begin, units.end}},
-                              {"bytes", fullest.memory.total},
-                              {"host_bytes", fullest.memory.on_host},
-                              {"libraries", fullest.memory.libraries},
-                              {"classes", train::bytes_by_class(fullest.memory.peak)},
-                              {"traffic_per_step", to_json(traffic)}});
+    json["stages"].push_back(
+        {{"stage", fullest.place.stage}, {"units", {units.begin, units.end}}, {"traffic_per_step", to_json(traffic)}});
+    json["stages"].back().update(to_json(fullest));
   }
   json["advice"] = planned.fits ? Json(nullptr) : Json(planner.what_fits(planned));
   return json;
@@ -328,6 +366,9 @@ std::string text_of(const Planned& planned, const Planner& planner) {
   std::string out = str(layout_text(planned.config.parallel), ", ", text_of(planner.ranks()), "\n");
   for (const std::string& line : planned.report.lines()) {
     out += line + "\n";
+  }
+  if (const auto ranks = ranks_of(planned, planner); ranks.size() > 1) {
+    out += str("  ranks     ", text_of(ranks), "\n");
   }
   for (const auto& [fullest, units, traffic] : stages_of(planned, planner)) {
     out += str("  stage ", fullest.place.stage, "\n    holds   ", train::memory_text(fullest.memory), "\n");
@@ -394,7 +435,7 @@ std::string table_text(const std::vector<Planned>& layouts, const std::string& l
     out += str("none fits into ", planner.memory_gib(), " GiB a rank; ", layout_text(least.config.parallel), ": ",
                planner.what_fits(least), "\n");
   }
-  const bool are_hosts = layouts.front().report.fullest.memory.libraries > 0;
+  const bool are_hosts = layouts.front().report.fullest.memory.libraries.total() > 0;
   return str(out, left_out, text_of(planner.ranks()),
              are_hosts ? "; fullest rank: its tensors and what libraries take of its process" : "",
              "; efficiency: the share of the ranks' speed that balance and bubble leave; communication is not in it\n");

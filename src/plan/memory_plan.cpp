@@ -197,33 +197,33 @@ bool is_rank_0(const ReplicaPlan& replica, ModelPlace place) {
   return replica.replica == 0 && place.stage == 0 && place.tensor_rank == 0;
 }
 
-// MiB: HDF5 keeps what describes a checkpoint's tensors, on the rank that makes the file.
+// HDF5 keeps what describes a checkpoint's tensors, on the rank that makes the file.
 int64_t cache_of_checkpoints(const StepConfig& config) {
   const int64_t of_parameter = 1 + std::ssize(zero::optimizer_state_names(config.optimizer));
-  return std::min<int64_t>(3 + config.model.depth * of_parameter / 6, 32);
+  return std::min<int64_t>(3 + config.model.depth * of_parameter / 6, 32) << 20;
 }
 
-// What a process on the host grew by beside tensors, by docs/planner.md: libraries' pages come as functions are first
-// called, they keep memory of their own, and so does src/base/host_allocator.h, as far as steps need it.
-int64_t library_bytes(const StepConfig& config, const ReplicaPlan& replica, ModelPlace place,
-                      const ComputeTraits& compute, int64_t tensors) {
-  constexpr int64_t kEachStep = 8, kLoss = 3, kImages = 4, kPeer = 1, kProductsInDouble = 4, kThread = 3;
-  constexpr int64_t kMostFreed = 8 << 20, kMostPacked = 8 << 20;
+// By docs/planner.md.
+LibraryBytes library_bytes(const StepConfig& config, const ReplicaPlan& replica, ModelPlace place,
+                           const ComputeTraits& compute, int64_t tensors) {
+  constexpr int64_t kMiB = 1 << 20, kMost = 8 * kMiB;
+  constexpr int64_t kEachStep = 8, kLoss = 3, kImages = 4, kPeer = 1, kProductsInDouble = 4, kThread = 3;  // MiB
   const bool reads = place.stage == 0, scores = place.stage + 1 == config.parallel.pp;
-  // Slots of other ranks are read: pages of this process, too.
+  const bool has_images = (reads || scores) && !config.is_forecast();
   const int64_t on_node = compute.nodes.empty() ? std::numeric_limits<int>::max()
                                                 : *std::max_element(compute.nodes.begin(), compute.nodes.end());
-  const int64_t peers = std::min<int64_t>(config.parallel.dp - 1 + config.parallel.tp - 1, on_node - 1);
-  const bool computes_in_double = precision_policy(config.precision).compute == at::kDouble;
-  const int64_t mebibytes = kEachStep + (scores ? kLoss : 0) +
-                            ((reads || scores) && !config.is_forecast() ? kImages : 0) + peers * kPeer +
-                            (computes_in_double ? kProductsInDouble : 0) + (compute.threads - 1) * kThread +
-                            (compute.saves && is_rank_0(replica, place) ? cache_of_checkpoints(config) : 0);
-  const auto& vit = config.model;
-  const int64_t largest_weight = vit.embed_dim * std::max(vit.embed_dim, vit.mlp_hidden / config.parallel.tp);
-  const int64_t packed =
-      computes_in_double ? std::min<int64_t>(largest_weight * sizeof(double), kMostPacked) : 0;  // MKL's
-  return (mebibytes << 20) + packed + std::min(tensors / 12, kMostFreed) + std::min(tensors / 64, kMostFreed);
+  LibraryBytes bytes;
+  bytes.code = (kEachStep + (scores ? kLoss : 0) + (has_images ? kImages : 0)) * kMiB;
+  if (precision_policy(config.precision).compute == at::kDouble) {
+    const auto& vit = config.model;
+    const int64_t largest_weight = vit.embed_dim * std::max(vit.embed_dim, vit.mlp_hidden / config.parallel.tp);
+    bytes.mkl = kProductsInDouble * kMiB + std::min<int64_t>(largest_weight * sizeof(double), kMost);
+  }
+  bytes.slots = std::min<int64_t>(config.parallel.dp - 1 + config.parallel.tp - 1, on_node - 1) * kPeer * kMiB;
+  bytes.threads = (compute.threads - 1) * kThread * kMiB;
+  bytes.hdf5 = compute.saves && is_rank_0(replica, place) ? cache_of_checkpoints(config) : 0;
+  bytes.freed = std::min(tensors / 12, kMost) + std::min(tensors / 64, kMost);
+  return bytes;
 }
 
 // Elements of the parameters that a rank writes for its stage, with replicas of it: what its tensor group holds alike
@@ -356,7 +356,8 @@ MemoryPlan plan_memory(const StepConfig& config, const DataConfig& data, const R
   of_class(bytes, MemoryClass::kWorkspaces) = std::max({drawing, copy + working, copy + scoring});
   const int64_t total = others + std::max({drawing - of_step, copy + on_top, copy + scoring - activations.peak});
   const bool is_host = compute.device == c10::DeviceType::CPU;
-  return {bytes, total, of_data.on_host, is_host ? library_bytes(config, replica, place, compute, total) : 0};
+  return {bytes, total, of_data.on_host,
+          is_host ? library_bytes(config, replica, place, compute, total) : LibraryBytes{}};
 }
 
 std::string small_data(const StepConfig& config, int64_t samples) {

@@ -51,6 +51,19 @@ std::string small_data(const StepConfig& config, int64_t samples);
 
 using ClassBytes = std::array<int64_t, kNumMemoryClasses>;
 
+/// Of a rank's process beside tensors, after its start; measured figures of the host, 0 on a GPU, whose libraries are
+/// not known.
+struct LibraryBytes {
+  int64_t code = 0;     ///< and tables of LibTorch, oneDNN and MPI, which come as their functions are first called
+  int64_t mkl = 0;      ///< of products in fp64
+  int64_t slots = 0;    ///< of other ranks of the node, which are read
+  int64_t threads = 0;  ///< beside the first
+  int64_t hdf5 = 0;     ///< of checkpoints
+  int64_t freed = 0;    ///< blocks of tensors that are kept for the next ones
+
+  int64_t total() const { return code + mkl + slots + threads + hdf5 + freed; }
+};
+
 /// What a rank holds.
 struct MemoryPlan {
   ClassBytes peak{};  ///< of each class by itself
@@ -59,12 +72,10 @@ struct MemoryPlan {
   /// after.
   int64_t total = 0;
   int64_t on_host = 0;  ///< of `total`, where the rank computes on a GPU: batches and generated fields
-  /// Of the process beside tensors, after its start: code and tables of libraries that are first used, stacks of
-  /// threads, freed blocks that are kept; measured figures of the host, 0 on a GPU, whose libraries are not known.
-  int64_t libraries = 0;
+  LibraryBytes libraries;
 
   /// Of the memory that the rank computes in: on the host the process grows by it, on a GPU it holds the tensors there.
-  int64_t taken() const { return total - on_host + libraries; }
+  int64_t taken() const { return total - on_host + libraries.total(); }
 };
 
 /// What the ranks of a replica have in common.

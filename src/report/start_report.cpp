@@ -181,7 +181,7 @@ std::vector<std::string> LayoutReport::lines() const {
           percent(bubble)),
       str("  memory    of the fullest rank (stage ", fullest.place.stage, ", --recompute ", recompute, ") ",
           memory_text(fullest.memory))};
-  if (fullest.memory.libraries > 0) {
+  if (fullest.memory.libraries.total() > 0) {
     lines.push_back(str("  process   of that rank grows, with its libraries, by ", bytes_text(fullest.memory.taken())));
   }
   if (!patches.empty()) {

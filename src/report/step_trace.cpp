@@ -34,6 +34,7 @@ constexpr int64_t kGoodWidth = 4'000;            // nanoseconds: what messages b
 constexpr int64_t kPatience = 20'000;            // times the width of a round, for which a shorter one is looked for
 constexpr int64_t kMostOfARank = 2'000'000'000;  // nanoseconds of rounds, where they are slow
 constexpr int64_t kMostOfAll = 8'000'000'000;    // of all ranks together
+constexpr int64_t kMostOfOneClock = 20'000'000;  // where the system says that the two are one
 constexpr int64_t kLeastOfARank = 1'000'000;
 
 // While the two ranks measure they do not sleep: what wakes late would answer late.
@@ -66,7 +67,10 @@ void send_question(const comm::MpiGroup& group, int rank, ClockQuestion question
 // The shortest of some. On a busy machine most take as long as the others' turns of the core, and one in a hundred what
 // its messages take: until one is good, or short beside the time spent.
 Round ask(const comm::MpiGroup& group, int rank) {
-  const int64_t limit = std::clamp(kMostOfAll / group.size(), kLeastOfARank, kMostOfARank);
+  bool is_one_clock = false;
+  group.receive(&is_one_clock, sizeof is_one_clock, rank);
+  const int64_t limit =
+      is_one_clock ? kMostOfOneClock : std::clamp(kMostOfAll / group.size(), kLeastOfARank, kMostOfARank);
   const Awake awake;
   const int64_t start = trace::now();
   Round best;
@@ -123,10 +127,11 @@ ClockOffset measure_clock_offset(const comm::MpiGroup& group) {
     }
     return {trace::now(), 0, 0};
   }
+  const bool is_one_clock = !of_rank_0.empty() && of_rank_0 == clock_name();
+  group.send(&is_one_clock, sizeof is_one_clock, 0);
   Round best;
   answer(group);
   group.receive(&best, sizeof best, 0);
-  const bool is_one_clock = !of_rank_0.empty() && of_rank_0 == clock_name();
   return offset_between(best.answer - best.arrived, best.answer - best.asked, best.answer, is_one_clock);
 }
 
