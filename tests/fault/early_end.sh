@@ -56,7 +56,6 @@ stopped_at() {
   elif [ "$took" -gt 2500 ]; then
     fail "it took $took ms to end at SIGTERM with $*"
   fi
-  rm -rf run
 }
 
 # While weights are made, where nothing else looks at signals.

@@ -1,8 +1,17 @@
 # For sourcing: a scratch folder as the working folder, and expect(), which runs a command with bad input and looks at its
 # exit code, message and time. Counts in $count and $failures.
 LIMIT=${VIT_HYBRID_TEST_FAULT_SECONDS:-60}
+check_runs=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../support/check_runs.sh")
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+
+# What runs have left is as docs/schemas has it, also of those that failed or were killed.
+end() {
+  local code=$?
+  "$check_runs" "$work" || code=1
+  rm -rf "$work"
+  exit $code
+}
+trap end EXIT
 cd "$work" || exit 1
 failures=0
 count=0

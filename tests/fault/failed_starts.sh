@@ -119,7 +119,8 @@ refused 73 "cannot use 'mine' as run folder: it holds 'config.yaml'" "${builtin[
 
 # FIFOs in the place of a run's files: refused at once.
 for name in checkpoints/latest checkpoints/best metrics.jsonl; do
-  rm -rf fifo && cp -r good fifo && rm -f "fifo/$name" && mkfifo "fifo/$name"
+  [ ! -e fifo ] || mv fifo "before-${name##*/}"
+  cp -r good fifo && rm -f "fifo/$name" && mkfifo "fifo/$name"
   case $name in
     checkpoints/latest) # auto takes the newest that is whole
       refused 65 "fifo/checkpoints/latest is a FIFO" "${builtin[@]}" --resume fifo --run-dir new

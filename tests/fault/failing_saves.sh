@@ -13,6 +13,7 @@ launcher=("$@")
 
 LIMIT=${VIT_HYBRID_TEST_FAULT_SECONDS:-60}
 faulty=$(realpath "$(dirname "${BASH_SOURCE[0]}")/faulty.sh")
+check_runs=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../support/check_runs.sh")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
@@ -27,9 +28,15 @@ fail() {
 }
 
 
+# put_away FOLDER: only the records of a run are kept, which are checked in the end
+put_away() {
+  rm -rf "$1/checkpoints"
+  [ ! -e "$1" ] || mv "$1" "$(mktemp -d "$work/past.XXXXXX")"
+}
+
 # run_with FAULT: the exit code is in `code`
 run_with() {
-  rm -rf run
+  put_away run
   timeout -k 5 "$LIMIT" "${launcher[@]}" "$ranks" "$faulty" "$1" "$shim" "$program" "${options[@]}" --steps 3 \
     --checkpoint-every 1 --keep-checkpoints 1 --run-dir run >out 2>err
   code=$?
@@ -43,7 +50,7 @@ check_latest() {
   fi
   timeout -k 5 "$LIMIT" "$program" "${options[@]}" --steps 1 --resume run --keep-checkpoints none \
     --run-dir again >out2 2>err || fail "$1: latest is no good"
-  rm -rf again
+  put_away again
 }
 
 # faulted RANK CALL NUMBER ERROR: an error's code, or "killed"; returns 1 if there is no such call any more
@@ -101,5 +108,6 @@ else
     done
   done
 fi
+"$check_runs" "$work" || failures=$((failures + 1))
 echo "$count faults on $ranks ranks, $failures failures"
 [ "$failures" -eq 0 ]

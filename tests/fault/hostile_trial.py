@@ -10,6 +10,9 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from checked_folder import CheckedFolder  # noqa: E402
+
 MOST_SECONDS, MOST_BYTES = 120, 6 << 30  # of one command, which nothing needs; address space, of which libraries take most
 LAUNCHER = "mpirun -q --oversubscribe --bind-to none -n".split()
 ALONE = {"OMPI_MCA_ess_singleton_isolated": "1", "OMPI_MCA_btl": "self", "OMPI_MCA_pml": "ob1"}  # starts twice as fast
@@ -90,5 +93,5 @@ class Trial:
 def main(trial):
     """Of a script whose words are the program and, if need be, the launcher."""
     words = [word for word in sys.argv[1:] if word != "--long"]
-    with tempfile.TemporaryDirectory() as folder:
+    with CheckedFolder() as folder:
         sys.exit(trial(words[0], words[1:], folder, "--long" in sys.argv).check())

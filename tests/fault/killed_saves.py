@@ -24,13 +24,16 @@ import argparse
 import hashlib
 import json
 import os
+import pathlib
 import random
 import re
 import signal
 import subprocess
 import sys
-import tempfile
 import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from checked_folder import CheckedFolder  # noqa: E402
 
 STEPS = 4
 RENEWAL = 0.3
@@ -341,7 +344,7 @@ def main():
     chosen = parser.parse_args()
     begin = time.monotonic()
     signal.signal(signal.SIGTERM, end_in_order)
-    with tempfile.TemporaryDirectory() as work:
+    with CheckedFolder() as work:
         campaign = Campaign(os.path.abspath(chosen.program), os.path.abspath(chosen.shim), work, chosen.seed)
         try:
             run_all(campaign, chosen, begin)

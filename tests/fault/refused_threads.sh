@@ -26,7 +26,7 @@ refused() {
 }
 
 refused run
-rm -rf run
+mv run first
 refused run --threads 1 --io-threads 3
 
 echo "$count times no more threads, $failures failures"

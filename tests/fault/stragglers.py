@@ -275,7 +275,6 @@ class Campaign:
         run.wait_until(run.job.ended)
         run.read()
         run.job.finish()
-        shutil.rmtree(os.path.join(self.work, run.folder), ignore_errors=True)
         if run.step < CLEAN_STEPS:
             sys.exit(f"stragglers: an undisturbed job ended after step {run.step}: {run.job.lines[-5:]}")
         if run.found:

@@ -11,10 +11,12 @@ import json
 import pathlib
 import subprocess
 import sys
-import tempfile
 
 import h5py
 import numpy
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from checked_folder import CheckedFolder  # noqa: E402
 
 CHANNELS, HEIGHT, WIDTH, TIMES = "u,v,t850", 12, 20, 9
 GRIDS = {
@@ -162,7 +164,7 @@ class Check:
 
 
 def main():
-    with tempfile.TemporaryDirectory() as folder:
+    with CheckedFolder() as folder:
         check = Check(pathlib.Path(sys.argv[1]).absolute(), pathlib.Path(folder))
         check.coordinates()
         check.order()

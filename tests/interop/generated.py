@@ -12,11 +12,13 @@ import pathlib
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 
 import h5py
 import numpy
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from checked_folder import CheckedFolder  # noqa: E402
 
 HEIGHT, WIDTH, STEPS = 13, 24, 12
 NAMES = "u10,t2m,z:500:850,q700,t:850:500"
@@ -218,7 +220,7 @@ class Trial:
 
 
 def main():
-    with tempfile.TemporaryDirectory() as folder:
+    with CheckedFolder() as folder:
         Trial(sys.argv[1], sys.argv[2:], folder).check()
 
 

@@ -14,11 +14,13 @@ import pathlib
 import re
 import subprocess
 import sys
-import tempfile
 import zlib
 
 import h5py
 import numpy
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from checked_folder import CheckedFolder  # noqa: E402
 
 HEIGHT, WIDTH, LEVELS = 7, 12, [50, 500, 850]
 LATITUDES, LONGITUDES = numpy.linspace(90, -90, HEIGHT), numpy.arange(WIDTH) * 30.0
@@ -356,7 +358,7 @@ class Trial:
 
 
 def main():
-    with tempfile.TemporaryDirectory() as folder:
+    with CheckedFolder() as folder:
         words = [word for word in sys.argv[1:] if word != "--long"]
         trial = Trial(words[0], words[1:], folder, is_long="--long" in sys.argv)
         trial.data()

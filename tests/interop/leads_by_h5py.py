@@ -11,11 +11,13 @@ import pathlib
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 
 import h5py
 import numpy
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from checked_folder import CheckedFolder  # noqa: E402
 
 HEIGHT, WIDTH = 7, 11  # cut by patches of 4
 SIX_HOURLY = [0, 6, 12, 18, 24, 30, 42, 48, 54, 60, 66, 72]  # hour 36 is missing
@@ -152,7 +154,7 @@ class Trial:
 
 
 def main():
-    with tempfile.TemporaryDirectory() as folder:
+    with CheckedFolder() as folder:
         Trial(str(pathlib.Path(sys.argv[1]).resolve()), folder).check()
 
 

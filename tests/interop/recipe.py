@@ -11,10 +11,12 @@ import json
 import pathlib
 import subprocess
 import sys
-import tempfile
 
 import h5py
 import numpy
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from checked_folder import CheckedFolder  # noqa: E402
 
 HEIGHT, WIDTH, STEPS = 12, 24, 24
 STATS = ["u10", "z:500:850", "t2m", "tcwv"]
@@ -170,7 +172,7 @@ class Trial:
 
 
 def main():
-    with tempfile.TemporaryDirectory() as folder:
+    with CheckedFolder() as folder:
         trial = Trial(str(pathlib.Path(sys.argv[1]).resolve()), sys.argv[2:], folder)
         trial.data()
         trial.check_layouts()

@@ -17,13 +17,15 @@ import json
 import math
 import pathlib
 import sys
-import tempfile
 import zlib
 
 import h5py
 import numpy
 
 from recipe import Trial
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from checked_folder import CheckedFolder  # noqa: E402
 
 HEIGHT, WIDTH, STEPS = 13, 24, 22
 CHANNELS = ["u10", "z:500", "t2m", "tcwv"]
@@ -454,7 +456,7 @@ class Scores(Trial):
 
 
 def main():
-    with tempfile.TemporaryDirectory() as folder:
+    with CheckedFolder() as folder:
         words = [word for word in sys.argv[1:] if word != "--long"]
         trial = Scores(str(pathlib.Path(words[0]).resolve()), words[1:], folder)
         trial.is_long = "--long" in sys.argv

@@ -9,11 +9,13 @@ the checkpoint.
 import json
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import numpy
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+from checked_folder import CheckedFolder  # noqa: E402
 
 
 def check(condition, text):
@@ -60,7 +62,7 @@ def check_histograms(events, weights, steps):
 
 def main():
     program = sys.argv[1]
-    with tempfile.TemporaryDirectory() as folder:
+    with CheckedFolder() as folder:
         run = Path(folder) / "run"
         model = [program, "--embed-dim=32", "--depth=1", "--num-heads=2", "--generated-samples=32", "--generated-valid-samples=8",
                  "--device=cpu", "--threads=1", "--histogram-every=1", f"--run-dir={run}"]

@@ -15,11 +15,13 @@ import shutil
 import struct
 import subprocess
 import sys
-import tempfile
 import zlib
 
 import h5py
 import numpy
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from checked_folder import CheckedFolder  # noqa: E402
 
 HEIGHT, WIDTH, TIMES = 7, 12, 9
 LEVELS = [50, 500, 850]
@@ -602,7 +604,7 @@ class Trial:
 
 
 def main():
-    with tempfile.TemporaryDirectory() as folder:
+    with CheckedFolder() as folder:
         words = [word for word in sys.argv[1:] if word != "--long"]
         Trial(words[0], words[1:], folder, is_long="--long" in sys.argv).check()
 

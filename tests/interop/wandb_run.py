@@ -8,10 +8,12 @@ import json
 import struct
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 from wandb.proto import wandb_internal_pb2
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+from checked_folder import CheckedFolder  # noqa: E402
 
 EXPORT = Path(__file__).resolve().parents[2] / "launch/export"
 BLOCK, HEADER = 32768, 7  # of the file: LevelDB's log format, after seven bytes of wandb's own
@@ -54,7 +56,7 @@ def export(run, folder, *words):
 
 
 def main():
-    with tempfile.TemporaryDirectory() as folder:
+    with CheckedFolder() as folder:
         run = Path(folder) / "run"
         model = [sys.argv[1], "--embed-dim=32", "--depth=1", "--num-heads=2", "--generated-samples=32",
                  "--generated-valid-samples=8", "--device=cpu", "--threads=1", f"--run-dir={run}"]

@@ -22,7 +22,7 @@ words=(--task classify --data synthetic --image-size 32 --patch-size 8 --num-cla
 # Sums of halves by several buckets, gathers beside forward, activations over tp, messages between stages.
 written=--communication-thread
 for layout in "--dp 4" "--dp 2 --tp 2 --tp-overlap" "--dp 2 --pp 2"; do
-  rm -rf with without
+  mkdir "past${layout// /}"
   for thread in with without; do
     option=()
     [ $thread = without ] || option=("$written")
@@ -31,6 +31,7 @@ for layout in "--dp 4" "--dp 2 --tp 2 --tp-overlap" "--dp 2 --pp 2"; do
       fail "$layout $thread a thread ends with code $?: $(tail -3 $thread.txt)"
   done
   "$program" checkpoint diff with/checkpoints/*6.h5 without/checkpoints/*6.h5 >diff.txt || fail "$layout: other bits: $(tail -3 diff.txt)"
+  mv with without "past${layout// /}"
   written=--communication-thread=true
 done
 
@@ -42,11 +43,10 @@ grep -q "^vit_hybrid: --communication-thread is not on the command line itself .
 
 # A rank is killed, or stopped until the time limit: the job ends, and tells who.
 for signal in KILL STOP; do
-  rm -rf lost
-  "${launcher[@]}" 4 "$program" "${words[@]}" --dp 4 --steps 100000 --timeout 5 --run-dir lost --communication-thread >lost.txt 2>&1 &
+  "${launcher[@]}" 4 "$program" "${words[@]}" --dp 4 --steps 100000 --timeout 5 --run-dir lost-$signal --communication-thread >lost.txt 2>&1 &
   job=$!
-  wait_for_steps lost 3 $job
-  victim=$(pgrep -P "$job" -f -- "--run-dir lost" | tail -1)
+  wait_for_steps lost-$signal 3 $job
+  victim=$(pgrep -P "$job" -f -- "--run-dir lost-$signal" | tail -1)
   [ -n "$victim" ] || fail "no rank is found to send SIG$signal to"
   kill -$signal "$victim"
   for _ in $(seq 600); do

@@ -13,12 +13,13 @@ import re
 import struct
 import subprocess
 import sys
-import tempfile
 from collections import Counter
 from pathlib import Path
 
 sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import event_file  # noqa: E402
+from checked_folder import CheckedFolder  # noqa: E402
 
 SMALL = ["--depth=2", "--embed-dim=32", "--generated-samples=40", "--generated-valid-samples=4", "--global-batch-size=8",
          "--micro-batch-size=2", "--threads=1", "--device=cpu", "--deterministic", "--clip-norm=0.01", "--lock-renewal=0.3"]
@@ -162,7 +163,7 @@ def check_words(runs):
 
 def main():
     program, ranks, launcher = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
-    with tempfile.TemporaryDirectory() as folder:
+    with CheckedFolder() as folder:
         runs = Runs(program, launcher, folder)
         names = [check_layout(runs, ranks, words) for words in LAYOUTS[ranks]]
         check_determinism(runs, names[0], ranks, LAYOUTS[ranks][0])

@@ -16,8 +16,10 @@ import json
 import random
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+from checked_folder import CheckedFolder  # noqa: E402
 
 LEAST_BYTES = 16 << 20
 BOUND = 0.03
@@ -99,7 +101,7 @@ def main():
     checked, traffic, growths, failures = 0, 0, [], []
     for number in range(count):
         words, options, ranks = draw_large(rng, most_ranks, most_ranks >= 4 and number % EVERY == 0, program)
-        with tempfile.TemporaryDirectory() as folder:
+        with CheckedFolder() as folder:
             run = Path(folder) / "run"
             command = launcher + [str(ranks)]
             done = subprocess.run(command + [program, *words, f"--run-dir={run}"], capture_output=True, text=True, timeout=600)

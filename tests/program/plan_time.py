@@ -11,9 +11,11 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+from checked_folder import CheckedFolder  # noqa: E402
 
 USAGE, BAD_DATA, MISSING, CANNOT_CREATE = 64, 65, 66, 73
 PHASES = {"data_wait", "forward", "backward", "reduce", "optimizer", "waiting", "step"}
@@ -156,7 +158,7 @@ def calibrated(program, folder, launcher):
 def main():
     program, repository, kind, launcher = sys.argv[1], Path(sys.argv[2]), sys.argv[3], sys.argv[4:]
     machines = repository / "configs/machines"
-    with tempfile.TemporaryDirectory() as name:
+    with CheckedFolder() as name:
         folder = Path(name)
         if kind == "calibrated":
             in_a_run(program, folder, calibrated(program, folder, launcher), launcher)

@@ -12,8 +12,10 @@ The launcher's words end with the option that takes the number of ranks.
 import json
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+from checked_folder import CheckedFolder  # noqa: E402
 
 BOUND = 0.05
 
@@ -56,7 +58,7 @@ def main():
     program, launcher = sys.argv[1], sys.argv[2:]
     failures = problems_of_limits(program)
     for ranks, of_model, options in RUNS:
-        with tempfile.TemporaryDirectory() as folder:
+        with CheckedFolder() as folder:
             run = Path(folder) / "run"
             copies = "--checkpoint-async" in options
             subprocess.run(launcher + [str(ranks), program, *of_model, *options, "--data=synthetic", "--steps=3", "--threads=1", "--device=cpu",

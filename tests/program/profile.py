@@ -14,11 +14,13 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+from checked_folder import CheckedFolder  # noqa: E402
 
 SMALL = ["--depth=2", "--embed-dim=32", "--generated-samples=64", "--generated-valid-samples=0", "--keep-checkpoints=none",
          "--threads=1", "--device=cpu", "--deterministic", "--log-interval=1"]
@@ -574,7 +576,7 @@ def test_real_perf(source, program, ranks, launcher, work):
 
 def main():
     what, words = sys.argv[1], sys.argv[2:]
-    with tempfile.TemporaryDirectory() as work:
+    with CheckedFolder() as work:
         try:
             if what == "control":
                 test_control(Runs(words[0], int(words[1]), words[2:], work))

@@ -24,7 +24,7 @@ import unittest
 
 sys.dont_write_bytecode = True
 LAUNCH = pathlib.Path(__file__).resolve().parents[2] / "launch"
-sys.path.insert(0, str(LAUNCH))
+sys.path[:0] = [str(LAUNCH), str(LAUNCH.parent / "tests/support")]
 loader = importlib.machinery.SourceFileLoader("report", str(LAUNCH / "report"))
 report = importlib.util.module_from_spec(importlib.util.spec_from_loader("report", loader))
 loader.exec_module(report)
@@ -32,6 +32,7 @@ import event_file  # noqa: E402
 import matplotlib.image  # noqa: E402
 import optimisation_plots  # noqa: E402
 import run_plots  # noqa: E402
+from checked_folder import check_runs  # noqa: E402
 from comparison import QUANTITIES, compare  # noqa: E402
 from report_fakes import (CLASSES, MiB, PageReader, PlotCollector, rank_of, start_of, step_of, summary_of, valid_of,  # noqa: E402
                           values_of)
@@ -606,6 +607,7 @@ class ReportTest(unittest.TestCase):
                  "--global-batch-size=8", "--device=cpu", "--threads=1", "--run-dir=run"]
         for words in (["--steps=4"], ["--steps=10", "--resume=auto"]):
             subprocess.run([*train, *words], check=True, capture_output=True)
+        check_runs(self.folder)
         done = self.call("run")
         self.assertEqual(done.stderr, "")
         summary = json.loads(pathlib.Path("run/summary.json").read_text(encoding="utf-8"))

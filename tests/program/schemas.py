@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Checks records and summaries against docs/schemas: those of runs of the program made here, and of all that other tests have
-left in a folder, by the same build, studies too. Each key that is taken away, and each that is added, must be found.
+"""Checks configurations, records and summaries against docs/schemas: those of runs of the program made here, and of all that
+other tests have left in a folder, by the same build, studies too. Each key that is taken away, and each that is added, must be
+found. Of a run that was killed there is what it has: whole lines, and perhaps no summary.
 
 usage: schemas.py VIT_HYBRID FOLDER
+       schemas.py --runs FOLDER            all runs of a folder alone (tests/support/check_runs.sh)
        schemas.py --studies FOLDER         the studies of a folder alone, by whichever program
 """
 import copy
@@ -115,25 +117,35 @@ def check_that_changes_are_found(schemas, name, document):
             check(schemas.problem(name, lacking), f"{name}: {document.get('kind', '')} {where}: it is not found that {key} is missing")
 
 
+def runs_in(folder):
+    """A foreign metrics.jsonl in the way of a run has no configuration beside it, and a FIFO in its place is no file."""
+    return sorted(path.parent for path in folder.rglob("metrics.jsonl") if path.is_file() and (path.parent / "config.yaml").is_file())
+
+
 def documents_of(run):
     """(schema, document) of a run's folder; half a line of a run that was killed is none."""
+    texts = []
     for name in ("metrics", "usage"):
-        if (run / f"{name}.jsonl").exists():
+        if (run / f"{name}.jsonl").is_file():
             *lines, _ = (run / f"{name}.jsonl").read_text(encoding="utf-8", errors="replace").split("\n")
-            for line in lines:
-                yield f"{name}.schema.json", json.loads(line)
-    if (run / "summary.json").exists():
-        yield "summary.schema.json", json.loads((run / "summary.json").read_text(encoding="utf-8", errors="replace"))
+            texts += [(f"{name}.schema.json", line) for line in lines]
+    if (run / "summary.json").is_file():
+        texts.append(("summary.schema.json", (run / "summary.json").read_text(encoding="utf-8", errors="replace")))
+    for name, text in texts:
+        try:
+            yield name, json.loads(text)
+        except ValueError:
+            check(False, f"{run}: {name}: no JSON: {text[:100]}")
 
 
-def is_of_this_build(run, version):
-    """Whether the program that is tested did the run: folders may hold those of earlier builds, too."""
+def is_of_another(run, version):
+    """Whether an earlier build did the run, or a program that tests put in the place of ours, whose runs name no commit."""
     with open(run / "metrics.jsonl", encoding="utf-8", errors="replace") as file:
         first = file.readline()
     try:
-        return json.loads(first)["git_commit"] in version
-    except (ValueError, KeyError, TypeError):
-        return False
+        return json.loads(first).get("git_commit", "none") not in version
+    except (ValueError, AttributeError):
+        return False  # killed before there was a record, or damaged, which is found
 
 
 def make_runs(program, folder):
@@ -169,6 +181,16 @@ def check_documents(schemas, first, place, documents):
         first.setdefault(variant, document)
 
 
+def check_runs(folder):
+    schemas, number, runs = Schemas(), 0, runs_in(folder)
+    check_configurations(schemas.by_name["configuration.schema.json"], runs)
+    for run in runs:
+        documents = list(documents_of(run))
+        number += len(documents)
+        check_documents(schemas, {}, run, documents)
+    end(f"{number} records and summaries of {len(runs)} runs are as docs/schemas has them")
+
+
 def check_studies(folder):
     schemas, first, number = Schemas(), {}, 0
     for place, _, documents in studies_in(folder):
@@ -188,24 +210,35 @@ def end(text):
     print(text)
 
 
-def check_configurations(schema, program, runs):
-    """Those of runs, the repository's, and settings that the program refuses."""
+def check_configurations(schema, runs, program=None):
+    """Those of runs; with a program its schema, the repository's own, and settings that it refuses, too."""
     try:
         import yaml
     except ImportError:
         print("[skipped] configurations: python3 has no yaml")
         return
-    printed = subprocess.run([program, "options", "--schema"], check=True, capture_output=True, text=True).stdout
-    check(json.loads(printed) == schema, "vit_hybrid options --schema > docs/schemas/configuration.schema.json")
+
+    class Loader(yaml.SafeLoader):
+        """As YAML 1.2, the program and editors have it, `off` is a word."""
+        yaml_implicit_resolvers = {first: [(tag, pattern) for tag, pattern in of if tag.endswith(":bool") <= (first in "tTfF") and not tag.endswith(":timestamp")]
+                                   for first, of in yaml.SafeLoader.yaml_implicit_resolvers.items()}
+
+    def load(text):
+        return yaml.load(text, Loader)
+
     validator = jsonschema.Draft202012Validator(schema)
-    paths = [path for run in runs for path in run.glob("config*.yaml")] + sorted((SCHEMAS.parents[1] / "configs").glob("*.yaml"))
+    paths = [path for run in runs for path in run.glob("config*.yaml")]
+    if program:
+        printed = subprocess.run([program, "options", "--schema"], check=True, capture_output=True, text=True).stdout
+        check(json.loads(printed) == schema, "vit_hybrid options --schema > docs/schemas/configuration.schema.json")
+        paths += sorted((SCHEMAS.parents[1] / "configs").glob("*.yaml"))
+        for text in ("lr: 0", "lr: fast", "dpeth: 3", "depth: many", "precision: fp8", "deterministic: 3", "base: {depth: -1}", "image_size: [3]"):
+            check(not validator.is_valid(load(text)), f"'{text}' is a configuration")
+        for text in ("lr: 1e-3", "dp: auto", "dp: null", "base: {depth: 3}", "image_size: 360x720", "tensor_model_parallel_size: 2"):
+            check(validator.is_valid(load(text)), f"'{text}' is none")
     for path in paths:
-        error = jsonschema.exceptions.best_match(validator.iter_errors(yaml.safe_load(path.read_text(encoding="utf-8"))))
+        error = jsonschema.exceptions.best_match(validator.iter_errors(load(path.read_text(encoding="utf-8"))))
         check(error is None, f"{path}: {error and '.'.join(map(str, error.absolute_path))}: {error and error.message[:300]}")
-    for text in ("lr: 0", "lr: fast", "dpeth: 3", "depth: many", "precision: fp8", "deterministic: 3", "base: {depth: -1}", "image_size: [3]"):
-        check(not validator.is_valid(yaml.safe_load(text)), f"'{text}' is a configuration")
-    for text in ("lr: 1e-3", "dp: auto", "dp: null", "base: {depth: 3}", "image_size: 360x720", "tensor_model_parallel_size: 2"):
-        check(validator.is_valid(yaml.safe_load(text)), f"'{text}' is none")
 
 
 def main():
@@ -215,9 +248,10 @@ def main():
     num_documents = num_runs = 0
     with tempfile.TemporaryDirectory() as folder:
         version = subprocess.run([program, "--version"], check=True, capture_output=True, text=True).stdout
-        others = sorted(path.parent for path in left.rglob("metrics.jsonl") if is_of_this_build(path.parent, version))
+        found = runs_in(left)
+        others = [run for run in found if not is_of_another(run, version)]
         runs = make_runs(program, folder) + others
-        check_configurations(schemas.by_name["configuration.schema.json"], program, runs)
+        check_configurations(schemas.by_name["configuration.schema.json"], runs, program)
         for run in runs:
             num_runs += 1
             documents = list(documents_of(run))
@@ -236,11 +270,13 @@ def main():
     elsewhere = {"kernels", "network"} | (set() if any("slow_rank" in run.parts for run in others) else {"straggler"})
     missing = (named - elsewhere | {"usage"}) - kinds
     check(not missing, f"no records of {missing}")
-    end(f"{num_documents} records and summaries of {num_runs} runs are as docs/schemas has them")
+    end(f"{num_documents} records and summaries of {num_runs} runs are as docs/schemas has them; {len(found) - len(others)} runs are of "
+        "earlier builds or made up")
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "--studies":
-        check_studies(pathlib.Path(sys.argv[2]))
+    alone = {"--runs": check_runs, "--studies": check_studies}
+    if sys.argv[1] in alone:
+        alone[sys.argv[1]](pathlib.Path(sys.argv[2]))
     else:
         main()

@@ -25,6 +25,8 @@ import numpy
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "launch"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from checked_folder import check_runs  # noqa: E402
 SCRIPT = str(pathlib.Path(__file__).resolve().parents[2] / "launch/plot_forecast")
 loader = importlib.machinery.SourceFileLoader("plot_forecast", SCRIPT)
 plot = importlib.util.module_from_spec(importlib.util.spec_from_loader("plot_forecast", loader))
@@ -434,6 +436,7 @@ class PlotForecast(unittest.TestCase):
         program("--task", "forecast", "--train-data", "made/train", "--stats", "made/stats", "--patch-size", "4",
                 "--embed-dim", "32",
                 "--depth", "1", "--num-heads", "4", "--global-batch-size", "4", "--steps", "3", "--run-dir", "run")
+        check_runs(self.folder)
         program("forecast", "--checkpoint", "run/checkpoints", "--data", "data", "--start", "5", "--steps", "8",
                 "--out", "forecast.h5")
         drawn = Drawn(self.folder, "--channel", "height", "--lead", "4")

@@ -17,10 +17,12 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter, defaultdict
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+from checked_folder import CheckedFolder  # noqa: E402
 
 SMALL = ["--depth=4", "--embed-dim=32", "--generated-samples=64", "--generated-valid-samples=0", "--keep-checkpoints=none",
          "--threads=1", "--device=cpu", "--deterministic", "--lock-renewal=0.3"]
@@ -415,7 +417,7 @@ def main():
     if sys.argv[1] == "in-namespace":
         run_in_namespace(int(sys.argv[2]), sys.argv[3:])
     what, program, shim, ranks, launcher = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), sys.argv[5:]
-    with tempfile.TemporaryDirectory() as work:
+    with CheckedFolder() as work:
         try:
             {"layouts": test_layouts, "ends": test_ends, "clocks": test_clocks, "ranges": test_ranges}[what](Runs(program, shim, ranks, launcher, work))
         except Failure as failure:

@@ -8,8 +8,10 @@ import os
 import pathlib
 import subprocess
 import sys
-import tempfile
 import threading
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from checked_folder import CheckedFolder  # noqa: E402
 
 SMALL = ["--depth=1", "--embed-dim=32", "--num-heads=2", "--generated-samples=32", "--generated-valid-samples=8",
          "--global-batch-size=8", "--epochs=2", "--device=cpu", "--threads=1", "--dp=2", "--usage-interval=0.1"]
@@ -73,7 +75,7 @@ def check_samples(run, summary):
 
 def main():
     program, launcher = sys.argv[1], sys.argv[2:] + ["2"]
-    with tempfile.TemporaryDirectory() as work:
+    with CheckedFolder() as work:
         work = pathlib.Path(work)
         counters = Counters(work / "counters")
         counters.start()
