@@ -52,7 +52,7 @@ echo step-000000009.h5 >dangling/checkpoints/latest
 refused 65 "truncated.h5 is damaged: it has $((size / 2)) bytes, $size were written" --resume truncated.h5
 refused 65 "checksum" --resume flipped.h5
 refused 65 "structure.h5 is damaged: the bytes from $block to " --resume structure.h5
-refused 65 "unsealed.h5 is no checkpoint of the formats 3 to 4: it does not begin with a checkpoint's seal" --resume unsealed.h5
+refused 65 "unsealed.h5 is no checkpoint of the formats 3 to 8: it does not begin with a checkpoint's seal" --resume unsealed.h5
 refused 65 "foreign.h5" --resume foreign.h5
 refused 65 "empty.h5" --resume empty.h5
 refused 66 "nowhere.h5" --resume nowhere.h5
@@ -61,7 +61,7 @@ refused 66 "--resume latest: there is no checkpoint in nothing/checkpoints" --re
 refused 66 "step-000000009.h5" --resume auto --run-dir dangling
 mkdir -p unnamed/checkpoints
 cp "$good" unnamed/checkpoints
-touch unnamed/config.yaml
+echo 'seed: 1' >unnamed/config.yaml
 refused 66 "unnamed/checkpoints/step-000000002.h5 is whole: name it with --resume" --resume latest --run-dir unnamed
 : >unnamed/checkpoints/latest
 refused 66 "but no 'latest' that can be read" --resume latest --run-dir unnamed

@@ -219,9 +219,10 @@ def check_configurations(schema, runs, program=None):
         return
 
     class Loader(yaml.SafeLoader):
-        """As YAML 1.2, the program and editors have it, `off` is a word."""
-        yaml_implicit_resolvers = {first: [(tag, pattern) for tag, pattern in of if tag.endswith(":bool") <= (first in "tTfF") and not tag.endswith(":timestamp")]
-                                   for first, of in yaml.SafeLoader.yaml_implicit_resolvers.items()}
+        """As the program and editors have it, by YAML 1.2: off is a word, 1990-01-03 a text."""
+        yaml_implicit_resolvers = {
+            first: [(tag, pattern) for tag, pattern in of if not tag.endswith(":timestamp") and (first in "tTfF" or not tag.endswith(":bool"))]
+            for first, of in yaml.SafeLoader.yaml_implicit_resolvers.items()}
 
     def load(text):
         return yaml.load(text, Loader)
