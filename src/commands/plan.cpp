@@ -5,6 +5,7 @@
 #include <numeric>
 #include <optional>
 
+#include "parallel/comm/host_task.h"
 #include "parallel/comm/launcher.h"
 #include "src/base/json.h"
 #include "src/base/log.h"
@@ -334,16 +335,20 @@ std::vector<train::FullestRank> ranks_of(const Planned& planned, const Planner& 
   return ranks;
 }
 
-// "0 to 3 12.3 MiB, 4 to 7 11.9 MiB"
+// "12.3 MiB: ranks 0 and 1; 11.9 MiB: ranks 2 and 3"
 std::string text_of(const std::vector<train::FullestRank>& ranks) {
-  std::vector<std::string> parts;
-  for (size_t first = 0, end = 0; first < ranks.size(); first = end) {
-    const std::string bytes = bytes_text(ranks[first].memory.taken());
-    for (end = first + 1; end < ranks.size() && bytes_text(ranks[end].memory.taken()) == bytes; ++end) {
-    }
-    parts.push_back(str(first, end > first + 1 ? str(" to ", end - 1) : "", " ", bytes));
+  std::vector<std::pair<std::string, std::vector<int>>> of_bytes;
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    const std::string bytes = bytes_text(ranks[rank].memory.taken());
+    auto same = std::find_if(of_bytes.begin(), of_bytes.end(), [&](const auto& each) { return each.first == bytes; });
+    same = same == of_bytes.end() ? of_bytes.insert(same, {bytes, {}}) : same;
+    same->second.push_back(static_cast<int>(rank));
   }
-  return join(parts);
+  std::vector<std::string> parts;
+  for (const auto& [bytes, those] : of_bytes) {
+    parts.push_back(str(bytes, ": ", comm::rank_list(those)));
+  }
+  return join(parts, "; ");
 }
 
 // One layout: also of each rank, of each stage that tells something, and what makes it fit.
