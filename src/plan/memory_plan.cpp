@@ -103,7 +103,7 @@ DataBytes data_bytes(const StepConfig& config, const DataConfig& data, const Rep
   // Increments are computed beside the states.
   const int64_t own = converted(input, policy.compute) + converted(target, policy.master) +
                       (adds ? converted(present, policy.master) + target * size_of(policy.master) : 0);
-  const int64_t in_flight = replica.schedule.peak_in_flight[static_cast<size_t>(place.stage)];
+  const int64_t in_flight = replica.schedule->peak_in_flight[static_cast<size_t>(place.stage)];
   const int64_t read_ahead = compute.read_ahead;
   // Tensor ranks that share the reading of files hold, beside the batch that they join, their own share of it and what
   // the others have read of one of its tensors; what is read ahead is shares.
@@ -150,7 +150,7 @@ model::ActivationBytes most_activations(const StepConfig& config, const ReplicaP
                                         Range units, at::ScalarType type) {
   const Partition sizes(replica.samples, std::max(replica.micro_batches, 1));
   model::ActivationBytes most;
-  for (const pipeline::HeldAtBackward& held : replica.schedule.at_backwards[static_cast<size_t>(place.stage)]) {
+  for (const pipeline::HeldAtBackward& held : replica.schedule->at_backwards[static_cast<size_t>(place.stage)]) {
     const int64_t samples = sizes.part(held.micro_batch).size();
     const int64_t part = tensor::parts_of(samples, config.parallel.micro_batch_parts()).largest();
     int64_t early = samples - part;
@@ -279,7 +279,7 @@ ReplicaPlan plan_replica(const StepConfig& config, int replica) {
           samples,
           static_cast<int>(micro_batches),
           micro_batches > 0 ? Partition(samples, micro_batches).largest() : 0,
-          schedule_report(parallel, static_cast<int>(micro_batches))};
+          &schedule_report(parallel, static_cast<int>(micro_batches))};
 }
 
 tensor::FlatLayout plan_flat_layout(const StepConfig& config, const ReplicaPlan& replica, ModelPlace place,

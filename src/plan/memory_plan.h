@@ -85,7 +85,7 @@ struct ReplicaPlan {
   int64_t samples = 0;        ///< of a step with the whole batch
   int micro_batches = 0;
   int64_t micro_batch = 0;  ///< samples of the largest one
-  pipeline::ScheduleReport schedule;
+  const pipeline::ScheduleReport* schedule = nullptr;  ///< lives as long as the program
 };
 /// Of a resolved configuration. The last replica has most samples, the first one fewest, whose micro-batches may be
 /// larger all the same.

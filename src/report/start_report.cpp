@@ -210,7 +210,7 @@ LayoutReport report_layout(const StepConfig& config, const DataConfig& data, con
                        dims.data(), " replicas");
   }
   report.num_micro_batches = config.num_micro_batches();
-  report.bubble = replica.schedule.bubble_fraction;
+  report.bubble = replica.schedule->bubble_fraction;
   report.recompute = kRecomputeNames.at(static_cast<size_t>(config.recompute));
   report.fullest = plan_fullest_rank(config, data, compute);
   return report;

@@ -1,0 +1,82 @@
+// What planning costs: milliseconds of a plan, as `vit_hybrid plan --machine` makes them for each layout, over at least
+// so many plans of 1,024 GPUs.
+//
+//   bench_plan MACHINE_FILE [PLANS]
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "src/base/timer.h"
+#include "src/config/load_run_config.h"
+#include "src/config/run_config.h"
+#include "src/machine/machine_file.h"
+#include "src/plan/memory_plan.h"
+#include "src/plan/step_work.h"
+#include "src/plan/time_plan.h"
+#include "src/report/start_report.h"
+
+namespace vit_hybrid::train {
+namespace {
+
+constexpr int kRanks = 1024, kRanksPerNode = 8;
+
+// ViT-H/14.
+RunConfig config_of_vit() {
+  RunConfig config;
+  config.model.task = model::Task::kClassify;
+  config.model.image_height = config.model.image_width = 224;
+  config.model.patch_height = config.model.patch_width = 14;
+  config.model.in_channels = 3;
+  config.model.embed_dim = 1280;
+  config.model.mlp_hidden = 5120;
+  config.model.depth = 32;
+  config.model.num_heads = 16;
+  config.precision.kind = Precision::kBf16;
+  config.data.kind = DataKind::kSynthetic;
+  return config;
+}
+
+void plan(const RunConfig& config, const MachineFile& machine) {
+  ComputeTraits compute;
+  compute.device = c10::DeviceType::CUDA;
+  compute.nodes.assign(kRanks / kRanksPerNode, kRanksPerNode);
+  report_layout(config, config.data, compute);
+  plan_least_bytes(config, plan_replica(config, config.parallel.dp - 1), kRanksPerNode, compute.device);
+  plan_time(config, config.data, machine, kRanksPerNode, compute.threads);
+}
+
+void run(const std::string& path, int plans) {
+  const MachineFile machine = parse_machine_file(read_local_file(path), path);
+  int made = 0;
+  const Timer timer;
+  for (int64_t batch = 6144; made < plans && batch > 0; batch -= 32) {
+    for (int tp = 1; tp <= kRanks; tp *= 2) {
+      for (int pp = 1; pp <= kRanks / tp; pp *= 2) {
+        RunConfig config = config_of_vit();
+        config.global_batch_size = batch;
+        config.parallel.dp = kRanks / tp / pp;
+        config.parallel.tp = tp;
+        config.parallel.pp = pp;
+        resolve(config, kRanks);
+        if (problems(config, kRanks).empty()) {
+          plan(config, machine);
+          ++made;
+        }
+      }
+    }
+  }
+  std::printf("%d plans of %d GPUs: %.3f s, %.2f ms each\n", made, kRanks, timer.seconds(),
+              1e3 * timer.seconds() / made);
+}
+
+}  // namespace
+}  // namespace vit_hybrid::train
+
+int main(int argc, char** argv) {
+  if (argc < 2) {
+    std::fputs("usage: bench_plan MACHINE_FILE [PLANS]\n", stderr);
+    return 64;
+  }
+  vit_hybrid::train::run(argv[1], argc > 2 ? std::max(1, std::atoi(argv[2])) : 1000);
+}
