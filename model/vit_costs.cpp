@@ -7,6 +7,8 @@
 #include <initializer_list>
 #include <numeric>
 
+#include "src/kernels/attention/attend.h"
+
 namespace vit_hybrid::model {
 
 namespace {
@@ -48,7 +50,9 @@ struct BlockBytes {
         attention(heads * options.head_dim() * size),
         hidden(Partition(options.mlp_hidden, tensor.size).part(tensor.rank).size() * size),
         output_mask(options.dropout > 0.0 ? options.embed_dim : 0),
-        hidden_mask(options.dropout > 0.0 ? hidden / size : 0) {}
+        hidden_mask(options.dropout > 0.0 ? hidden / size : 0),
+        has_parts(kernels::choose_attention_kernel(at::kCPU, type, options.attention_dropout > 0.0) ==
+                  kernels::AttentionKernel::kFused) {}
 
   // Bytes a token that the graph of a block keeps between forward and backward. With D features, A = heads x d and H of
   // the attention's and the MLP's features on this rank, in elements of `type`:
@@ -67,7 +71,7 @@ struct BlockBytes {
   }
 
   // What its backward takes at most beside what it keeps then, which with kFull is what it keeps without recompute.
-  int64_t working(Recompute recompute) const {
+  int64_t working(Recompute recompute, bool is_last) const {
     const bool again = recompute == Recompute::kSelective;
     // fc2: the gradients of the block's output, of its own output and of its input. Later GELU and fc1: the first,
     // those of GELU's output and input, and of fc1's input, beside GELU's input if that is computed again; GELU's
@@ -77,16 +81,25 @@ struct BlockBytes {
     const int64_t outside = recompute == Recompute::kFull ? dim : 0;
     // At the end of the forward that kFull does again: that gradient, fc2's output, and what dropout makes of it.
     const int64_t drop = outside > 0 && output_mask > 0 ? 3 * dim : 0;
-    return std::max({fc2, gelu, drop, working_in_attention(recompute)});
+    return std::max({fc2, gelu, drop, working_in_attention(recompute, is_last)});
   }
 
-  // Then: the gradients of the first sum, of its output, and of qkv; all that the MLP kept is gone, and the sum.
-  int64_t working_in_attention(Recompute recompute) const {
+  // Then: the gradients of the first sum, of its output, and of qkv, that before also in parts by LibTorch's kernel;
+  // all that the MLP kept is gone, and the sum.
+  int64_t working_in_attention(Recompute recompute, bool is_last) const {
     const bool again = recompute == Recompute::kSelective;
     const int64_t gone = 2 * dim + (again ? 1 : 2) * hidden;
-    // With kFull the gradient of the block's output stays outside of the graph that was made again.
-    const int64_t outside = recompute == Recompute::kFull ? dim : 0;
-    return dim + 4 * attention + (again ? 3 * attention : 0) - gone + outside;
+    // The gradient of the block's output stays outside of the graph that kFull made again, or is another stage's
+    // message.
+    const int64_t outside = recompute == Recompute::kFull || !is_last ? dim : 0;
+    return dim + (has_parts ? 7 : 4) * attention + (again ? 3 * attention : 0) - gone + outside;
+  }
+
+  // What the forward of kFull takes beside the block's input, which has a graph until it ends: with dropout at GELU's
+  // output, which that leaves behind, or at the end fc2's output, and what dropout makes of it.
+  int64_t forward_of_full() const {
+    const int64_t in_mlp = hidden_mask > 0 ? hidden - output_mask : 0;
+    return kept(Recompute::kNone) - dim + std::max(in_mlp, output_mask > 0 ? 2 * dim : dim);
   }
 
   int64_t size;
@@ -97,6 +110,7 @@ struct BlockBytes {
   int64_t hidden;
   int64_t output_mask;  // of dropout after fc2, and as much after the projection
   int64_t hidden_mask;
+  bool has_parts;  // of attention's gradient
 };
 
 // What the embedding's backward takes of so many samples: the gradient of the tokens, and with dropout, whose mask is
@@ -184,8 +198,9 @@ ActivationBytes activation_bytes(const VitOptions& options, Range units, TensorP
   int64_t working = 0, in_attention = 0;
   if (blocks > 0) {
     const int64_t again = recompute == Recompute::kFull ? block.kept(Recompute::kNone) - block.dim : 0;
-    working = tokens * (block.working(recompute) + again);
-    in_attention = tokens * (block.working_in_attention(recompute) + again);
+    const bool is_last = units.end == options.num_units();
+    working = tokens * (block.working(recompute, is_last) + again);
+    in_attention = tokens * (block.working_in_attention(recompute, is_last) + again);
   }
   if (units.end == options.num_units()) {
     const HeadBytes head = head_bytes(options, block);
@@ -196,7 +211,7 @@ ActivationBytes activation_bytes(const VitOptions& options, Range units, TensorP
   const int64_t beside = held.in_flight * kept + held.received_early * tokens * block.dim;
   ActivationBytes bytes{beside + held.in_backward * working, blocks > 0 ? beside + held.in_backward * in_attention : 0,
                         0};
-  if (units.begin > 0) {
+  if (units.begin > 0 || held.in_backward == 0) {
     return bytes;
   }
   // What blocks kept is gone when the embedding's backward runs.
@@ -204,6 +219,17 @@ ActivationBytes activation_bytes(const VitOptions& options, Range units, TensorP
   bytes.in_embedding = beside + embedding_bytes(options, block, held.in_backward) - gone;
   bytes.peak = std::max(bytes.peak, bytes.in_embedding);
   return bytes;
+}
+
+int64_t forward_activation_bytes(const VitOptions& options, Range units, TensorPlace tensor, Recompute recompute,
+                                 at::ScalarType type, int64_t samples) {
+  const int64_t blocks = num_blocks(options, units);
+  if (recompute != Recompute::kFull || blocks == 0) {
+    return 0;
+  }
+  const BlockBytes block(options, tensor, type);
+  const int64_t mask = units.begin == 0 && options.dropout > 0.0 ? options.embed_dim : 0;
+  return samples * options.num_tokens() * (blocks * block.dim + mask + block.forward_of_full());
 }
 
 }  // namespace vit_hybrid::model

@@ -59,4 +59,9 @@ struct ActivationBytes {
 ActivationBytes activation_bytes(const VitOptions& options, Range units, TensorPlace tensor, Recompute recompute,
                                  at::ScalarType type, const HeldSamples& held);
 
+/// Of these in the forward of a micro-batch of so many samples that follows others: what its blocks keep and, while it
+/// still has a graph, the last of them. 0 unless units are computed again, where a smaller one's backward takes less.
+int64_t forward_activation_bytes(const VitOptions& options, Range units, TensorPlace tensor, Recompute recompute,
+                                 at::ScalarType type, int64_t samples);
+
 }  // namespace vit_hybrid::model

@@ -144,8 +144,8 @@ DataBytes data_bytes(const StepConfig& config, const DataConfig& data, const Rep
   return {all + next, all - std::max(in_flight * (batch + own), valid_batch + valid_own)};
 }
 
-// Over the backwards of the step: micro-batches differ by a sample. Of the parts of one one is in backward, and the
-// gradients of the others wait.
+// Over the backwards of the step, and the forwards before them: micro-batches differ by a sample. Of the parts of one
+// one is in backward, and the gradients of the others wait.
 model::ActivationBytes most_activations(const StepConfig& config, const ReplicaPlan& replica, ModelPlace place,
                                         Range units, at::ScalarType type) {
   const Partition sizes(replica.samples, std::max(replica.micro_batches, 1));
@@ -160,7 +160,12 @@ model::ActivationBytes most_activations(const StepConfig& config, const ReplicaP
     const int64_t in_flight = sizes.part(held.end_of_begun - 1).end - sizes.part(held.micro_batch).begin;
     const model::ActivationBytes bytes = model::activation_bytes(
         config.model, units, {place.tensor_rank, config.parallel.tp}, config.recompute, type, {in_flight, part, early});
-    most = {std::max(most.peak, bytes.peak), std::max(most.in_attention, bytes.in_attention),
+    const int64_t last = sizes.part(held.end_of_begun - 1).size();
+    const model::TensorPlace tensor{place.tensor_rank, config.parallel.tp};
+    const int64_t in_forward =
+        model::activation_bytes(config.model, units, tensor, config.recompute, type, {in_flight - last, 0, 0}).peak +
+        model::forward_activation_bytes(config.model, units, tensor, config.recompute, type, last);
+    most = {std::max({most.peak, bytes.peak, in_forward}), std::max(most.in_attention, bytes.in_attention),
             std::max(most.in_embedding, bytes.in_embedding)};
   }
   return most;
