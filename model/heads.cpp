@@ -26,7 +26,9 @@ ClassifyHead::ClassifyHead(const VitOptions& options, tensor::ParameterBuffer& b
 
 ResidualStream ClassifyHead::forward(ResidualStream stream, const tensor::StepContext& context) {
   const at::Tensor x = std::exchange(stream, {}).sum(context);
-  const at::Tensor pooled = options_.pooling == Pooling::kToken ? x.select(1, 0).contiguous() : x.mean(1);
+  // A copy also of one sample's, whose view would keep all tokens.
+  const at::Tensor pooled =
+      options_.pooling == Pooling::kToken ? x.select(1, 0).clone(at::MemoryFormat::Contiguous) : x.mean(1);
   return {head_.forward(norm_.forward(pooled, context), context)};
 }
 
