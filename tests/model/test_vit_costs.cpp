@@ -80,8 +80,10 @@ at::Tensor loss_of(const VitOptions& options, const at::Tensor& output, const at
 }
 
 // Of a forward, the loss on the last stage, and a backward, as the pipeline runs them. The first unit is among `units`.
+enum class Pass { kForward, kAll };
+
 int64_t measured_peak(const VitOptions& options, Range units, at::ScalarType type, Recompute recompute,
-                      int most_parts = 1) {
+                      int most_parts = 1, Pass pass = Pass::kAll) {
   const MemoryTracker::Attachment attachment;
   const MemoryScope scope(MemoryClass::kData);
   TestStage holder(options, units, test_parameters(options), type, group_of_one());
@@ -95,6 +97,9 @@ int64_t measured_peak(const VitOptions& options, Range units, at::ScalarType typ
   MemoryTracker::reset_peaks();
   const int64_t before = MemoryTracker::report().current[kActivations];
   at::Tensor output = stage.forward(images, parts);
+  if (pass == Pass::kForward) {
+    return MemoryTracker::report().peak[kActivations] - before;
+  }
   if (units.end == options.num_units()) {
     output = loss_of(options, output, target);
   }
@@ -151,7 +156,7 @@ TEST_CASE("vit_memory: the formula is the tracker's peak within one per cent") {
   constexpr double kBound = 0.01;
   for (const VitOptions& options : {forecaster(), forecaster_with_cut_patches(), forecaster_of_many_cut_fields(),
                                     classifier_with_dropout(), with_small_mlp()}) {
-    for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    for (const auto type : {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf}) {
       for (const auto recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
         const auto formula = static_cast<double>(model::activation_bytes(options, all_units(options), {}, recompute,
                                                                          type, {kCostedSamples, kCostedSamples, 0})
@@ -165,6 +170,28 @@ TEST_CASE("vit_memory: the formula is the tracker's peak within one per cent") {
       }
     }
   }
+}
+
+// Beside others in flight it may take more than any backward.
+TEST_CASE("vit_memory: the forward of blocks that are computed again") {
+  VitOptions with_dropout = with_small_mlp();
+  with_dropout.dropout = 0.1;
+  VitOptions with_large_mlp = classifier_with_dropout();
+  with_large_mlp.mlp_hidden = 1024;
+  for (const VitOptions& options : {forecaster(), with_small_mlp(), with_dropout, with_large_mlp}) {
+    for (const auto type : {at::kDouble, at::kFloat, at::kBFloat16}) {
+      const Range units{0, options.num_units() - 1};
+      const auto formula = static_cast<double>(
+          model::forward_activation_bytes(options, units, {}, Recompute::kFull, type, kCostedSamples));
+      const auto measured =
+          static_cast<double>(measured_peak(options, units, type, Recompute::kFull, 1, Pass::kForward));
+      CAPTURE(options.dropout);
+      CAPTURE(options.mlp_hidden);
+      CAPTURE(std::string(at::toString(type)));
+      CHECK(measured / formula == doctest::Approx(1.0).epsilon(0.01));
+    }
+  }
+  CHECK(model::forward_activation_bytes(forecaster(), {1, 3}, {}, Recompute::kNone, at::kFloat, 4) == 0);
 }
 
 // As the first of more stages than blocks.
