@@ -211,7 +211,7 @@ int64_t cache_of_checkpoints(const StepConfig& config) {
 // By docs/planner.md.
 LibraryBytes library_bytes(const StepConfig& config, const ReplicaPlan& replica, ModelPlace place,
                            const ComputeTraits& compute, int64_t tensors) {
-  constexpr int64_t kMiB = 1 << 20, kMost = 8 * kMiB;
+  constexpr int64_t kMiB = 1 << 20, kMost = 8 * kMiB, kMostOfOtherSizes = 6 * kMiB;
   constexpr int64_t kEachStep = 8, kLoss = 3, kImages = 4, kPeer = 1, kProductsInDouble = 4, kThread = 3;  // MiB
   const bool reads = place.stage == 0, scores = place.stage + 1 == config.parallel.pp;
   const bool has_images = (reads || scores) && !config.is_forecast();
@@ -227,7 +227,10 @@ LibraryBytes library_bytes(const StepConfig& config, const ReplicaPlan& replica,
   bytes.slots = std::min<int64_t>(config.parallel.dp - 1 + config.parallel.tp - 1, on_node - 1) * kPeer * kMiB;
   bytes.threads = (compute.threads - 1) * kThread * kMiB;
   bytes.hdf5 = compute.saves && is_rank_0(replica, place) ? cache_of_checkpoints(config) : 0;
-  bytes.freed = std::min(tensors / 12, kMost) + std::min(tensors / 64, kMost);
+  const bool is_uneven =
+      replica.micro_batches > 0 && replica.samples % replica.micro_batches != 0;  // blocks of two sizes
+  bytes.freed = std::min(tensors / 12, kMost) + std::min(tensors / 64, kMost) +
+                (is_uneven ? std::min(tensors / 24, kMostOfOtherSizes) : 0);
   return bytes;
 }
 

@@ -152,6 +152,10 @@ TEST_CASE("memory plan: the process on the host grows by libraries too, and by w
   CHECK(mebibytes(plan()) == 11);  // every step and the loss
   CHECK(mebibytes(plan(0, 3)) == 17);
   CHECK(plan(0, 3, c10::DeviceType::CUDA).libraries.total() == 0);
+  config.global_batch_size = 3;  // micro-batches of one and two samples
+  const MemoryPlan uneven = plan();
+  CHECK(mebibytes(uneven) == 11 + static_cast<double>(std::min<int64_t>(uneven.total / 24, 6 << 20)) / (1 << 20));
+  config.global_batch_size = 4;
   config.precision.kind = Precision::kFp64;
   CHECK(mebibytes(plan()) == 15 + 2);  // of a weight of 1024 x 256
   CHECK(plan().libraries.mkl == 6 << 20);
