@@ -126,6 +126,12 @@ int64_t embedding_bytes(const VitOptions& options, const BlockBytes& block, int6
   return samples * (tokens * block.dim + dropped + std::max(copy, projected + patches)) + row;
 }
 
+// Of a sample, by the blocks' graphs and, a byte an element, the mask of dropout after the embedding.
+int64_t kept_before_head(const VitOptions& options, Range units, const BlockBytes& block, Recompute recompute) {
+  const int64_t mask = units.begin == 0 && options.dropout > 0.0 ? options.embed_dim : 0;
+  return options.num_tokens() * (num_blocks(options, units) * block.kept(recompute) + mask);
+}
+
 struct HeadBytes {
   int64_t kept = 0;
   int64_t working = 0;  // beside what was kept, most of it in the loss
@@ -191,10 +197,7 @@ ActivationBytes activation_bytes(const VitOptions& options, Range units, TensorP
   const BlockBytes block(options, tensor, type);
   const int64_t tokens = options.num_tokens();
   const int64_t blocks = num_blocks(options, units);
-  int64_t kept = blocks * tokens * block.kept(recompute);
-  if (units.begin == 0 && options.dropout > 0.0) {
-    kept += tokens * options.embed_dim;  // a byte an element
-  }
+  int64_t kept = kept_before_head(options, units, block, recompute);
   int64_t working = 0, in_attention = 0;
   if (blocks > 0) {
     const int64_t again = recompute == Recompute::kFull ? block.kept(Recompute::kNone) - block.dim : 0;
@@ -223,13 +226,12 @@ ActivationBytes activation_bytes(const VitOptions& options, Range units, TensorP
 
 int64_t forward_activation_bytes(const VitOptions& options, Range units, TensorPlace tensor, Recompute recompute,
                                  at::ScalarType type, int64_t samples) {
-  const int64_t blocks = num_blocks(options, units);
-  if (recompute != Recompute::kFull || blocks == 0) {
+  if (recompute != Recompute::kFull || num_blocks(options, units) == 0) {
     return 0;
   }
   const BlockBytes block(options, tensor, type);
-  const int64_t mask = units.begin == 0 && options.dropout > 0.0 ? options.embed_dim : 0;
-  return samples * options.num_tokens() * (blocks * block.dim + mask + block.forward_of_full());
+  return samples *
+         (kept_before_head(options, units, block, recompute) + options.num_tokens() * block.forward_of_full());
 }
 
 }  // namespace vit_hybrid::model

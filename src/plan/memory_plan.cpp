@@ -149,6 +149,10 @@ DataBytes data_bytes(const StepConfig& config, const DataConfig& data, const Rep
 model::ActivationBytes most_activations(const StepConfig& config, const ReplicaPlan& replica, ModelPlace place,
                                         Range units, at::ScalarType type) {
   const Partition sizes(replica.samples, std::max(replica.micro_batches, 1));
+  const auto bytes_of = [&](const model::HeldSamples& held) {
+    return model::activation_bytes(config.model, units, {place.tensor_rank, config.parallel.tp}, config.recompute, type,
+                                   held);
+  };
   model::ActivationBytes most;
   for (const pipeline::HeldAtBackward& held : replica.schedule->at_backwards[static_cast<size_t>(place.stage)]) {
     const int64_t samples = sizes.part(held.micro_batch).size();
@@ -157,14 +161,13 @@ model::ActivationBytes most_activations(const StepConfig& config, const ReplicaP
     for (const int micro_batch : held.received) {
       early += sizes.part(micro_batch).size();
     }
-    const int64_t in_flight = sizes.part(held.end_of_begun - 1).end - sizes.part(held.micro_batch).begin;
-    const model::ActivationBytes bytes = model::activation_bytes(
-        config.model, units, {place.tensor_rank, config.parallel.tp}, config.recompute, type, {in_flight, part, early});
-    const int64_t last = sizes.part(held.end_of_begun - 1).size();
-    const model::TensorPlace tensor{place.tensor_rank, config.parallel.tp};
+    const Range last = sizes.part(held.end_of_begun - 1);
+    const int64_t in_flight = last.end - sizes.part(held.micro_batch).begin;
+    const model::ActivationBytes bytes = bytes_of({in_flight, part, early});
     const int64_t in_forward =
-        model::activation_bytes(config.model, units, tensor, config.recompute, type, {in_flight - last, 0, 0}).peak +
-        model::forward_activation_bytes(config.model, units, tensor, config.recompute, type, last);
+        bytes_of({in_flight - last.size(), 0, 0}).peak +
+        model::forward_activation_bytes(config.model, units, {place.tensor_rank, config.parallel.tp}, config.recompute,
+                                        type, last.size());
     most = {std::max({most.peak, bytes.peak, in_forward}), std::max(most.in_attention, bytes.in_attention),
             std::max(most.in_embedding, bytes.in_embedding)};
   }
@@ -323,11 +326,15 @@ MemoryPlan plan_memory(const StepConfig& config, const DataConfig& data, const R
   const int64_t wide = size_of(at::kDouble) + (policy.has_own_master() ? size_of(policy.master) : 0);
   // The most that kernels take, and the most of it that comes on top of the peak of activations.
   int64_t drawing = 0, working = 0, on_top = 0;
+  const auto takes = [&](int64_t workspace, int64_t missing) {  // activations that are not there then
+    working = std::max(working, workspace);
+    on_top = std::max(on_top, workspace - missing);
+  };
   for (const Range& slot : flat.slots) {
     drawing = std::max(drawing, slot.size() * wide);
   }
   if (compute.device != c10::DeviceType::CPU) {
-    working = on_top = static_cast<int64_t>(kernels::product_workspace_bytes(compute.capability));
+    takes(static_cast<int64_t>(kernels::product_workspace_bytes(compute.capability)), 0);
   } else {
     const int64_t samples = tensor::parts_of(replica.micro_batch, parallel.micro_batch_parts()).largest();
     for (const model::LinearLayer& layer :
@@ -337,20 +344,18 @@ MemoryPlan plan_memory(const StepConfig& config, const DataConfig& data, const R
       const auto of_layer =
           kernels::host_layer_bytes({layer.rows, layer.outputs, layer.inputs}, use, compute.fp32, compute.threads);
       of_class(bytes, MemoryClass::kPackedWeights) += of_layer.packed;
-      working = std::max(working, of_layer.working);
       // The gradient of fc2's input is there only after fc2's products with it, forward and of its weight, are done;
       // most of a backward is over when the embedding's begins, and the MLP's when attention's does.
       const int64_t missing = layer.role == model::LinearRole::kFc2
                                   ? layer.rows * layer.inputs * size_of(policy.compute)
                               : layer.role == model::LinearRole::kPatches ? activations.peak - activations.in_embedding
                                                                           : 0;
-      on_top = std::max(on_top, of_layer.working - missing);
+      takes(of_layer.working, missing);
     }
     const int64_t heads = Partition(config.model.num_heads, parallel.tp).part(place.tensor_rank).size();
     if (model::num_blocks(config.model, units) > 0) {
-      const int64_t attention = attention_bytes(config.model, samples, heads, policy.compute, compute.threads);
-      working = std::max(working, attention);
-      on_top = std::max(on_top, attention - (activations.peak - activations.in_attention));
+      takes(attention_bytes(config.model, samples, heads, policy.compute, compute.threads),
+            activations.peak - activations.in_attention);
     }
   }
   const bool scores = place.stage + 1 == parallel.pp && config.is_forecast() && data.has_validation();

@@ -28,9 +28,8 @@ ClockOffset offset_between(int64_t least, int64_t most, int64_t at, bool is_one_
 /// between those of its question and its arrival, by rank 0's clock, whatever the two ways take. The offset is
 /// offset_between() these of the shortest round, at its answer, so that drift does not spoil it (Cristian,
 /// Probabilistic clock synchronization, 1989). Takes a fraction of a millisecond a rank where a round takes 4 us or
-/// less; on a slower network or a busy machine 20,000 times the shortest, at most 2 s, and 8 s for all ranks, and
-/// 20 ms where the system says that two clocks are one.
-/// Collective over `group`.
+/// less; on a slower network or a busy machine 20,000 times the shortest, at most 2 s, and 8 s for all ranks, or
+/// 20 ms where the system says that two clocks are one. Collective over `group`.
 ClockOffset measure_clock_offset(const comm::MpiGroup& group);
 
 /// Times of this rank's clock as rank 0's has them, between two measurements: clocks that drift apart do so evenly.

@@ -21,22 +21,6 @@ namespace {
 
 constexpr int kRanks = 1024, kRanksPerNode = 8;
 
-// ViT-H/14.
-RunConfig config_of_vit() {
-  RunConfig config;
-  config.model.task = model::Task::kClassify;
-  config.model.image_height = config.model.image_width = 224;
-  config.model.patch_height = config.model.patch_width = 14;
-  config.model.in_channels = 3;
-  config.model.embed_dim = 1280;
-  config.model.mlp_hidden = 5120;
-  config.model.depth = 32;
-  config.model.num_heads = 16;
-  config.precision.kind = Precision::kBf16;
-  config.data.kind = DataKind::kSynthetic;
-  return config;
-}
-
 void plan(const RunConfig& config, const MachineFile& machine) {
   ComputeTraits compute;
   compute.device = c10::DeviceType::CUDA;
@@ -53,7 +37,10 @@ void run(const std::string& path, int plans) {
   for (int64_t batch = 6144; made < plans && batch > 0; batch -= 32) {
     for (int tp = 1; tp <= kRanks; tp *= 2) {
       for (int pp = 1; pp <= kRanks / tp; pp *= 2) {
-        RunConfig config = config_of_vit();
+        RunConfig config;
+        config.model = model::preset("vit-h14");
+        config.precision.kind = Precision::kBf16;
+        config.data.kind = DataKind::kSynthetic;
         config.global_batch_size = batch;
         config.parallel.dp = kRanks / tp / pp;
         config.parallel.tp = tp;
