@@ -64,7 +64,7 @@ def run_figures(run):
             "step_seconds": step,
             "phases": {**phases, "other": max(whole - sum(phases.values()), 0.0)} if known else None,
             "exposed_communication": blocked / whole if whole and blocked is not None else None,
-            "tensor_bytes": most("total_peak"), "process_bytes": most("process_peak"), "device_bytes": most("device_peak"),
+            "tensor_bytes": most("total_peak"), "process_bytes": most("process_peak"), "allocator_bytes": most("allocator_peak"),
             "nodes": nodes, "cores": figure(run.start, "machine", "cores"),
             "training_steps": training_steps, "training_seconds": duration,
             "node_hours": nodes * duration / 3600 if nodes and duration is not None else None,

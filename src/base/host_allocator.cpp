@@ -11,6 +11,8 @@
 #include <cstdlib>  // defines __GLIBC__ where it is glibc
 #include <limits>
 
+#include "src/base/memory_tracker.h"
+
 namespace vit_hybrid {
 
 namespace {
@@ -52,6 +54,7 @@ void* BlockPool::take(size_t bytes) {
   used_[block] = size;
   figures_.used += size;
   figures_.most_used = std::max(figures_.most_used, figures_.used);
+  figures_.most_held = std::max(figures_.most_held, figures_.used + figures_.kept);
   return block;
 }
 
@@ -100,6 +103,8 @@ void BlockPool::give_back_above(size_t size) {
 
 namespace {
 
+int64_t g_held_before = 0;  // by tensors of another allocator
+
 BlockPool& pool() {
   static auto* const instance = new BlockPool;  // never destroyed: tensors with static storage are freed after it
   return *instance;
@@ -135,6 +140,10 @@ c10::Allocator& host_allocator() {
   return *instance;
 }
 
+int64_t host_allocator_peak() {
+  return g_held_before + static_cast<int64_t>(pool().figures().most_held);
+}
+
 void keep_freed_memory() {
 #if defined(__GLIBC__)
   constexpr int kLargestFromHeap = 1 << 30;  // larger blocks get a mapping of their own
@@ -147,6 +156,7 @@ void keep_freed_memory() {
 
 void pool_host_tensors() {
 #if !defined(__SANITIZE_ADDRESS__)
+  g_held_before = MemoryTracker::report().total_current;
   c10::SetCPUAllocator(&host_allocator());
 #endif
 }

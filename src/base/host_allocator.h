@@ -35,6 +35,7 @@ class BlockPool {
     size_t used = 0;       ///< bytes in blocks that were taken
     size_t most_used = 0;  ///< at a time
     size_t kept = 0;       ///< bytes in freed blocks
+    size_t most_held = 0;  ///< used and kept, at a time
     int64_t mapped = 0;    ///< mappings that were made
   };
   Figures figures() const;
@@ -59,6 +60,9 @@ class BlockPool {
 /// LibTorch's own.
 c10::Allocator& host_allocator();
 inline constexpr size_t kLeastPooled = 64 << 10;
+/// The most bytes that its BlockPool held at a time, those of freed blocks too, and what MemoryTracker counted when
+/// pool_host_tensors() was called; 0 where it was not.
+int64_t host_allocator_peak();
 
 /// Keeps freed memory in the process's heap: pages that are given back and faulted in again cost 6 to 8 % of a training
 /// step on a CPU. To be called first in main(); does nothing outside of glibc.

@@ -23,6 +23,7 @@
 #include "parallel/comm/statistics.h"
 #include "parallel/mesh/device_mesh.h"
 #include "src/base/device/gpu_survey.h"
+#include "src/base/host_allocator.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
 #include "src/base/version.h"
@@ -258,7 +259,7 @@ Json gather_rank_reports(const RankReport& report, c10::Device device, const com
                       {"predicted_process", device.is_cpu() ? Json(report.predicted.taken()) : Json(nullptr)},
                       {"process_start", report.process_start},
                       {"process_peak", peak_resident_bytes()},
-                      {"device_peak", device_peak_bytes(device)}}}};
+                      {"allocator_peak", device.is_cpu() ? host_allocator_peak() : device_peak_bytes(device)}}}};
   Json ranks = Json::array();
   for (const std::string& text : world.gather(own.dump())) {
     ranks.push_back(Json::parse(text));

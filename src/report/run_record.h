@@ -38,8 +38,8 @@ struct RankReport {
 /// For summary.json: an array with one object a rank: its host and stage, its seconds by phase and what it worked of
 /// them, the steps in which others waited for it, its tensor bytes by class (each class's peak, what each held when the
 /// total was highest, and that total, beside `predicted`, its plan_memory()), the most memory of its process, what
-/// that had at its start, and on the host `predicted_process`, the difference as it was predicted, and what its GPU's
-/// allocator held. On rank 0, and empty elsewhere. Collective over `world`.
+/// that had at its start, on the host `predicted_process`, the difference as it was predicted, and what the allocator
+/// of its tensors held: the GPU's, or host_allocator(). On rank 0, and empty elsewhere. Collective over `world`.
 Json gather_rank_reports(const RankReport& report, c10::Device device, const comm::MpiGroup& world);
 
 /// What communication_record() is of: the steps of a training on nodes of so many ranks, and rank 0's place in them.

@@ -140,7 +140,7 @@ std::string memory_line(const Json& ranks) {
   const std::string growth = growing.is_null() ? "" : str(", ", bytes_text(growing.get<int64_t>()), " more predicted");
   return str("most memory of a rank: tensors ", bytes_text(held(fullest)), " (predicted ", text("predicted_total"),
              "; ", difference, "), process ", text("process_peak"), " (", text("process_start"), " at its start",
-             growth, ")", memory["device_peak"].get<int64_t>() > 0 ? ", GPU " + text("device_peak") : "");
+             growth, ")", memory["allocator_peak"].get<int64_t>() > 0 ? ", allocator " + text("allocator_peak") : "");
 }
 
 double sum_of(const Json& ranks, const char* part) {

@@ -112,15 +112,15 @@ void add_memory(const Json& ranks, Lines& lines) {
     const auto name = std::string(memory_class_name(static_cast<MemoryClass>(i)));
     head += name == "untagged" ? "" : str(" ", right_text(name, std::max(kCell - 1, name.size())));
   }
-  lines.push_back(head + cell("process") + cell("GPU"));
+  lines.push_back(head + cell("process") + cell("allocator"));
   for (const Json* rank : heaviest(ranks)) {
     const Json& memory = (*rank)["memory"];
     std::string line = right_text(std::to_string((*rank)["rank"].get<int>()), 16) + mebibytes(memory["total_peak"]);
     for (const auto& [name, bytes] : memory["peak"].items()) {
       line += name == "untagged" ? "" : right_text(mebibytes(bytes), std::max(kCell, name.size() + 1));
     }
-    const Json& device = memory["device_peak"];
-    lines.push_back(line + mebibytes(memory["process_peak"]) + (device == 0 ? cell("-") : mebibytes(device)));
+    const Json& held = memory["allocator_peak"];
+    lines.push_back(line + mebibytes(memory["process_peak"]) + (held == 0 ? cell("-") : mebibytes(held)));
   }
   if (ranks.size() > kMostRanksShown) {
     lines.push_back(

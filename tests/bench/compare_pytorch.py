@@ -244,7 +244,7 @@ def run_program(arguments):
     seconds = [line["seconds"]["step"] for line in lines if line["kind"] == "step"][arguments.warm_up:]
     peaks = {"process": max(rank["process_peak"] for rank in memory)}
     if arguments.device == "cuda":
-        peaks.update(device=max(rank["device_peak"] for rank in memory))
+        peaks.update(device=max(rank["allocator_peak"] for rank in memory))
     return {"seconds": seconds, "memory": peaks}
 
 

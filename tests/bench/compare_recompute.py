@@ -68,7 +68,7 @@ def main():
 
     print(f"{arguments.model}, batch {arguments.batch}, {arguments.precision}, {arguments.ranks} x {arguments.threads} "
           f"threads, median of {len(seconds['none'])} steps; the same losses")
-    print(f"{'recompute':<10} {'activations':>12} {'ratio':>6} {'all tensors':>12} {'process':>10} {'s/step':>8} "
+    print(f"{'recompute':<10} {'activations':>12} {'ratio':>6} {'all tensors':>12} {'allocator':>10} {'s/step':>8} "
           f"{'ratio':>6}")
 
     def most(mode, value):
@@ -77,10 +77,10 @@ def main():
     for mode in MODES:
         activations = most(mode, lambda rank: rank["peak"]["activations"])
         total = most(mode, lambda rank: rank["total_peak"])
-        process = most(mode, lambda rank: rank["device_peak"] or rank["process_peak"])
+        allocator = most(mode, lambda rank: rank["allocator_peak"])
         step = statistics.median(seconds[mode])
         ratio = activations / most("none", lambda rank: rank["peak"]["activations"])
-        print(f"{mode:<10} {activations:8.1f} MiB {ratio:6.3f} {total:8.1f} MiB {process:6.0f} MiB {step:8.3f} "
+        print(f"{mode:<10} {activations:8.1f} MiB {ratio:6.3f} {total:8.1f} MiB {allocator:6.0f} MiB {step:8.3f} "
               f"{step / statistics.median(seconds['none']):6.3f}")
 
 

@@ -63,7 +63,7 @@ if "vit_hybrid" in words:
     folder = words[words.index("--run-dir") + 1]
     os.makedirs(folder, exist_ok=True)
     json.dump({"speed": {"samples_per_s": 100.0, "model_flops_per_s": 5e14, "percent_of_roof": 60.0, "percent_of_peak": None},
-               "ranks": [{"seconds": {"step": 4.0, "data_wait": 0.1}, "memory": {"device_peak": 3 << 20}}]},
+               "ranks": [{"seconds": {"step": 4.0, "data_wait": 0.1}, "memory": {"allocator_peak": 3 << 20}}]},
               open(folder + "/summary.json", "w"))
 if words[1] == "ncu" and "--csv" in words:
     print('"ID","Kernel Name","gpu__time_duration.sum"\n"","","nsecond"')

@@ -37,7 +37,7 @@ def rank_of(rank, steps, largest=10):
                         "backward": 0.3 * steps, "reduce": 0.05 * steps, "optimizer": 0.05 * steps, "communication": 0.4 * steps},
             "memory": {"predicted": {name: value + MiB for name, value in peak.items()}, "predicted_total": 19 * MiB,
                        "peak": peak, "total_peak": largest * MiB + rank * 1024, "predicted_process": 49 * MiB,
-                       "process_start": 50 * MiB, "process_peak": 100 * MiB, "device_peak": 0}}
+                       "process_start": 50 * MiB, "process_peak": 100 * MiB, "allocator_peak": 0}}
 
 
 def summary_of(steps, ranks=2, **changes):

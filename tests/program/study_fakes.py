@@ -109,7 +109,7 @@ else:
                 metrics.write(json.dumps({"kind": kind, "epoch": epoch, "step": 2 * epoch, "loss": losses[epoch - 1]}) + "\n")
     seconds = {"step": steps * step, "forward": 0.25 * steps * step, "backward": 0.5 * steps * step, "reduce": 0.125 * steps * step,
                "optimizer": 0.0625 * steps * step, "data_wait": 0.0, "communication": 0.1 * steps * step}
-    memory = {"total_peak": int(figures.get("mib", 100 / ranks) * (1 << 20)), "process_start": 100 << 20, "process_peak": 200 << 20, "device_peak": 0}
+    memory = {"total_peak": int(figures.get("mib", 100 / ranks) * (1 << 20)), "process_start": 100 << 20, "process_peak": 200 << 20, "allocator_peak": 0}
     spread = lambda value: {"min": value, "median": value, "mean": value, "std": 0.0}
     joules = figures.get("joules")
     predicted = {"time": {"predicted": {"step": float(factor) * step}} for factor in lines("predicted")}

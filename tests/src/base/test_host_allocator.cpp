@@ -67,6 +67,7 @@ TEST_CASE("block pool: the block of a size that was freed last is the next one, 
   CHECK(pool.take(3 * kMiB) == second);
   CHECK(pool.figures().mapped == 2);
   CHECK(pool.figures().kept == 0);
+  CHECK(pool.figures().most_held == 6 * kMiB);
   pool.give(first);
   pool.give(second);
 }
@@ -84,6 +85,7 @@ TEST_CASE("block pool: what all blocks take is at most a 32nd more than was in u
   }
   void* const small = pool.take(kUnit);  // 60 + 1 <= 60 + 60 / 32 of them
   CHECK(pool.figures().kept == most);
+  CHECK(pool.figures().most_held == most + kUnit);
   void* const other = pool.take(kUnit);
   CHECK(is_mapped(blocks[1]));
   CHECK(pool.figures().kept == most - 4 * kUnit);  // without the first; a new one may lie where it was

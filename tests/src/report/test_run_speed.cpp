@@ -42,7 +42,7 @@ Json rank(double step, double forward, double communication, int64_t tensors, in
             {"predicted_process", device > 0 ? Json(nullptr) : Json(15 << 20)},
             {"process_start", 48 << 20},
             {"process_peak", (69 << 20) - tensors},
-            {"device_peak", device}}}};
+            {"allocator_peak", device}}}};
 }
 
 }  // namespace
@@ -80,9 +80,9 @@ TEST_CASE("run speed: time is the mean of the ranks, memory that of the fullest"
   CHECK(contains(text,
                  "tensors 5.00 MiB (predicted 2.50 MiB; most differs activations, 2.00 MiB instead of 1.50 "
                  "MiB), process 64.0 MiB (48.0 MiB at its start, 15.0 MiB more predicted)"));
-  CHECK_FALSE(contains(text, "GPU"));
+  CHECK_FALSE(contains(text, "allocator"));
   const std::string on_gpu = join(resource_lines(Json::array({rank(1.0, 0.0, 0.0, 0, 0, 7 << 20)})));
-  CHECK(contains(on_gpu, "process 69.0 MiB (48.0 MiB at its start), GPU 7.00 MiB"));
+  CHECK(contains(on_gpu, "process 69.0 MiB (48.0 MiB at its start), allocator 7.00 MiB"));
   CHECK(contains(on_gpu, "no class differs by more than 1 % of that"));
 }
 

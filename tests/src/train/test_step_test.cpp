@@ -61,7 +61,7 @@ Json some_ranks() {
                        {"total_peak", (4 + rank) << 20},
                        {"process_start", 48 << 20},
                        {"process_peak", 64 << 20},
-                       {"device_peak", 0}}}});
+                       {"allocator_peak", 0}}}});
   }
   return ranks;
 }
