@@ -40,9 +40,9 @@ Recorder& recorder() {
   return *instance;
 }
 
-// Of steps and phases.
+// Of steps, phases and copies.
 std::unique_ptr<DeviceMark> mark_for(const Event& event) {
-  if (event.kind != Kind::kStep && event.kind != Kind::kPhase) return nullptr;
+  if (event.kind > Kind::kCopy) return nullptr;
   Recorder& all = recorder();
   const std::lock_guard lock(all.mutex);
   return all.make_mark != nullptr ? all.make_mark() : nullptr;
@@ -65,7 +65,7 @@ const char* lasting(std::string_view text) {
 
 std::string slice_name(const Event& event) {
   const std::string first = event.kind == Kind::kWait ? str("wait ", event.name) : std::string(event.name);
-  if (event.kind == Kind::kStep) return str(first, " ", event.step);
+  if ((event.kind == Kind::kStep || event.kind == Kind::kCopy) && event.step >= 0) return str(first, " ", event.step);
   if (event.micro_batch >= 0) return str(first, " mb ", event.micro_batch);
   return *event.axis == '\0' ? first : str(first, " ", event.axis);
 }

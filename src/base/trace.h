@@ -16,8 +16,8 @@
 namespace vit_hybrid::trace {
 
 /// What a slice is. Those of operations and messages lie on the row of their axis, those of input, reading and
-/// checkpoints on rows of their own, the rest on that of the main thread.
-enum class Kind : uint8_t { kStep, kPhase, kOperation, kWait, kInput, kRead, kCheckpoint, kSend, kReceive };
+/// checkpoints on rows of their own, the rest on that of the main thread. kCopy: a batch comes to where it is computed.
+enum class Kind : uint8_t { kStep, kPhase, kCopy, kOperation, kWait, kInput, kRead, kCheckpoint, kSend, kReceive };
 
 /// A slice, or, for kSend and kReceive, a message of the exchange that has its number. Texts live as long as the
 /// program (literals, or lasting()); what does not apply stays as it is here.
@@ -42,8 +42,8 @@ int64_t now();
 /// The same text, for as long as the program lives.
 const char* lasting(std::string_view text);
 
-/// What a slice is called, in the file and as an NVTX range: "step 12", "forward mb 3", "all_reduce data",
-/// "wait all_reduce data".
+/// What a slice is called, in the file and as an NVTX range: "step 12", "data copy in 12", "forward mb 3",
+/// "all_reduce data", "wait all_reduce data".
 std::string slice_name(const Event& event);
 
 /// What was recorded, in the order in which it ended.

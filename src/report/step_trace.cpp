@@ -201,6 +201,7 @@ const char* category(Kind kind) {
       return "operation";
     case Kind::kWait:
       return "wait";
+    case Kind::kCopy:
     case Kind::kInput:
     case Kind::kRead:
       return "input";

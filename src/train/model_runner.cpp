@@ -21,6 +21,7 @@
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
+#include "src/base/trace.h"
 #include "src/train/predictions.h"
 
 namespace vit_hybrid::train {
@@ -199,6 +200,11 @@ data::Batch& VitProgram::batch(int micro_batch) {
     return found->second;
   }
   VH_ASSERT(micro_batch == next_micro_batch_, str("micro-batch ", micro_batch, " asked for out of order"));
+  const tensor::StepContext& context = plan_.context;
+  const trace::Scope slice(
+      {.kind = trace::Kind::kCopy,
+       .name = "data copy in",
+       .step = context.training() ? static_cast<int64_t>(context.step) + 1 : -1});  // as the log counts
   data::Batch next = next_batch_();
   VH_ASSERT(next.samples == plan_.micro_batches[static_cast<size_t>(micro_batch)], "the loader is out of step");
   ++next_micro_batch_;

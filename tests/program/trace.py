@@ -388,12 +388,14 @@ def test_ranges(runs):
                 open_ranges.pop()
                 continue
             found[name] += 1
-            parents = {"forward": "forward and backward", "forward and backward": "step", "optimizer": "step"}
-            parent = parents.get(re.sub(r" mb \d+$", "", name))
+            parents = {"data copy in": "forward and backward", "forward": "forward and backward", "forward and backward": "step",
+                       "optimizer": "step"}
+            parent = parents.get(re.sub(r"( mb)? \d+$", "", name))
             require(parent is None or open_ranges[-1].startswith(parent), f"rank {rank}: {name} lies in {open_ranges}")
             open_ranges.append(name)
         require(not any(open_of_threads.values()), f"rank {rank}: not ended are {open_of_threads}")
         wanted = {"step 1": 1, "step 2": 1, "optimizer": 2, "gradient reduction": 2}
+        wanted |= {f"data copy in {step}": SAMPLES // MICRO_BATCH for step in (1, 2)}
         wanted |= {f"{name} mb {mb}": 2 for name in ("forward", "backward") for mb in range(SAMPLES // MICRO_BATCH)}
         require(all(found[name] == number for name, number in wanted.items()), f"rank {rank} has {found}, not {wanted}")
         counted = json.loads((run / "summary.json").read_text())["communication"]
