@@ -139,6 +139,26 @@ std::vector<ParameterSpec> parameter_specs(const VitOptions& options, Range unit
   return list.take(stage);
 }
 
+std::vector<int64_t> slice_sizes(const VitOptions& options, Range units, int tensor_rank, int tensor_size) {
+  const auto of_unit = [&](int64_t unit) {
+    std::vector<int64_t> sizes;
+    for (const auto& spec : parameter_specs(options, {unit, unit + 1}, 0, tensor_rank, tensor_size)) {
+      sizes.push_back(tensor::num_elements(spec.local_shape));
+    }
+    return sizes;
+  };
+  std::vector<int64_t> sizes, of_block;
+  for (int64_t unit = units.begin; unit < units.end; ++unit) {
+    const bool is_block = unit > 0 && unit <= options.depth;
+    if (is_block && of_block.empty()) {
+      of_block = of_unit(unit);
+    }
+    const std::vector<int64_t> own = is_block ? of_block : of_unit(unit);
+    sizes.insert(sizes.end(), own.begin(), own.end());
+  }
+  return sizes;
+}
+
 double num_slice_parameters(const VitOptions& options, int tensor_rank, int tensor_size) {
   const auto of_unit = [&](int64_t unit) {
     double count = 0.0;

@@ -15,6 +15,9 @@ namespace vit_hybrid::model {
 std::vector<tensor::ParameterSpec> parameter_specs(const VitOptions& options, Range units, int stage, int tensor_rank,
                                                    int tensor_size);
 
+/// How many numbers each of these has, for who needs neither names nor shapes: blocks are alike, and listed once.
+std::vector<int64_t> slice_sizes(const VitOptions& options, Range units, int tensor_rank, int tensor_size);
+
 /// Canonical name of the last norm: "norm", or timm's "fc_norm" where the tokens are pooled before it.
 std::string final_norm_name(const VitOptions& options);
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <optional>
 #include <sstream>
@@ -71,22 +72,30 @@ ExchangeKey exchange_key(const TimedAction& producer, int consumer) {
 
 // A rank's steps with the place of each: at the same time, exchanges come before the actions that start then.
 struct RankSteps {
-  std::map<ExchangeKey, MessageGroup> exchanges;
+  std::vector<std::pair<ExchangeKey, Message>> messages;
   std::vector<TimedAction> actions;
 };
 
 std::vector<PlanStep> merge(RankSteps steps) {
+  std::stable_sort(steps.messages.begin(), steps.messages.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<PlanStep> merged;
-  auto exchange = steps.exchanges.begin();
-  for (const auto& [action, start, finish] : steps.actions) {
-    for (; exchange != steps.exchanges.end() && std::get<0>(exchange->first) <= start; ++exchange) {
-      merged.emplace_back(std::move(exchange->second));
+  auto message = steps.messages.begin();
+  const auto merge_until = [&](double time) {
+    while (message != steps.messages.end() && std::get<0>(message->first) <= time) {
+      MessageGroup group;
+      for (const ExchangeKey key = message->first; message != steps.messages.end() && message->first == key;
+           ++message) {
+        group.push_back(message->second);
+      }
+      merged.emplace_back(std::move(group));
     }
+  };
+  for (const auto& [action, start, finish] : steps.actions) {
+    merge_until(start);
     merged.emplace_back(action);
   }
-  for (; exchange != steps.exchanges.end(); ++exchange) {
-    merged.emplace_back(std::move(exchange->second));
-  }
+  merge_until(std::numeric_limits<double>::infinity());
   return merged;
 }
 
@@ -168,10 +177,11 @@ class Rendezvous {
     for (size_t i = 0; i < plan_.size(); ++i) {
       const int rank = static_cast<int>(i);
       for (const PlanStep& step : plan_[i]) {
-        const auto* group = std::get_if<MessageGroup>(&step);
-        for (const Message& message : group == nullptr ? MessageGroup() : *group) {
-          const bool is_send = message.direction == Message::Direction::kSend;
-          (is_send ? sends[{rank, message.peer}] : receives[{message.peer, rank}]).push_back(message.product);
+        if (const auto* group = std::get_if<MessageGroup>(&step)) {
+          for (const Message& message : *group) {
+            const bool is_send = message.direction == Message::Direction::kSend;
+            (is_send ? sends[{rank, message.peer}] : receives[{message.peer, rank}]).push_back(message.product);
+          }
         }
       }
     }
@@ -242,6 +252,9 @@ std::vector<std::vector<TimedAction>> time_actions(const Schedule& schedule,
                                                    double message_time) {
   const size_t num_ranks = schedule.actions.size();
   std::vector<std::vector<TimedAction>> timeline(num_ranks);
+  for (size_t rank = 0; rank < num_ranks; ++rank) {
+    timeline[rank].reserve(schedule.actions[rank].size());
+  }
   Finished finished(schedule, std::nullopt);
   for (bool progress = true; progress;) {
     progress = false;
@@ -317,9 +330,9 @@ MessagePlan plan_messages(const Schedule& schedule) {
         continue;
       }
       const ExchangeKey key = exchange_key(producer, stage);
-      steps[rank].exchanges[key].push_back({producer.action, Message::Direction::kSend, receiver});
-      steps[static_cast<size_t>(receiver)].exchanges[key].push_back(
-          {producer.action, Message::Direction::kReceive, sender});
+      steps[rank].messages.push_back({key, {producer.action, Message::Direction::kSend, receiver}});
+      steps[static_cast<size_t>(receiver)].messages.push_back(
+          {key, {producer.action, Message::Direction::kReceive, sender}});
     }
   }
   MessagePlan plan;

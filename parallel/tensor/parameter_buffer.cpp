@@ -113,19 +113,26 @@ int64_t bucket_elements(int64_t bytes, at::ScalarType gradient, at::DeviceType d
 }
 
 FlatLayout make_flat_layout(const std::vector<ParameterSpec>& specs, int64_t bucket_elements, int shards) {
+  std::vector<int64_t> sizes;
+  for (const ParameterSpec& spec : specs) {
+    sizes.push_back(num_elements(spec.local_shape));
+  }
+  return flat_layout_of_sizes(sizes, bucket_elements, shards);
+}
+
+FlatLayout flat_layout_of_sizes(const std::vector<int64_t>& sizes, int64_t bucket_elements, int shards) {
   VH_ASSERT(shards >= 1 && bucket_elements >= 1, str("shards ", shards, ", bucket elements ", bucket_elements));
   FlatLayout layout;
   layout.shards = shards;
-  layout.slots.resize(specs.size());
-  layout.bucket_of.resize(specs.size());
+  layout.slots.resize(sizes.size());
+  layout.bucket_of.resize(sizes.size());
   FlatLayout::Bucket open;
   int64_t position = 0;
-  for (size_t i = specs.size(); i-- > 0;) {
-    const int64_t size = num_elements(specs[i].local_shape);
-    layout.slots[i] = {position, position + size};
+  for (size_t i = sizes.size(); i-- > 0;) {
+    layout.slots[i] = {position, position + sizes[i]};
     layout.bucket_of[i] = static_cast<int>(layout.buckets.size());
     open.members.push_back(static_cast<int>(i));
-    position = round_up(position + size, kAlignment);
+    position = round_up(position + sizes[i], kAlignment);
     if (position - open.range.begin >= bucket_elements || i == 0) {
       // A bucket of empty slices still gets one line a shard, so that no collective is empty.
       const int64_t filled = std::max<int64_t>(position - open.range.begin, 1);

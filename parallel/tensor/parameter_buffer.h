@@ -55,6 +55,8 @@ int64_t bucket_elements(int64_t bytes, at::ScalarType gradient, at::DeviceType d
 
 /// A pure function; a bucket is closed when it holds at least `bucket_elements`.
 FlatLayout make_flat_layout(const std::vector<ParameterSpec>& specs, int64_t bucket_elements, int shards);
+/// The same of parameters of so many elements.
+FlatLayout flat_layout_of_sizes(const std::vector<int64_t>& sizes, int64_t bucket_elements, int shards);
 
 /// What a module holds of one parameter: views of the flat buffers and its index among the specs.
 struct Parameter {

@@ -18,6 +18,7 @@
 #include "src/config/load_run_config.h"
 #include "src/machine/autotune.h"
 #include "src/machine/calibration.h"
+#include "src/machine/model_memory.h"
 #include "src/machine/placement.h"
 #include "src/machine/processor.h"
 #include "src/plan/step_work.h"
@@ -99,7 +100,7 @@ class FolderHold {
 // What is there already; of another machine it is refused. On rank 0.
 train::MachineFile machine_in(const std::string& path, const std::string& name, int cores) {
   if (std::error_code error; !std::filesystem::exists(path, error)) {
-    return {name, "cpu", cores, {}, {}};
+    return {name, "cpu", cores, {}, {}, {}};
   }
   auto machine = train::parse_machine_file(train::read_local_file(path), path);
   if (machine.name != name || machine.device != "cpu") {
@@ -199,6 +200,7 @@ int calibrate(const CalibrateOptions& chosen, comm::MpiSession& session) {
   comm::agreed_on_rank_0(world, [&] {
     const FolderHold hold(std::filesystem::absolute(path).parent_path());
     auto machine = machine_there();  // again: what others have measured meanwhile stays
+    machine.memory = {static_cast<double>(train::node_memory_bytes())};
     if (nodes.bytes_per_s > 0.0) {
       machine.between_nodes = nodes;
     }

@@ -1,4 +1,6 @@
 // The command `plan`: memory and traffic of one layout, or of all that are valid, before anything runs.
+#include <ATen/Parallel.h>
+
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -32,7 +34,7 @@ using train::RunConfig;
 struct PlanOptions {
   int ranks = 0;           // 0 ('auto'): those of the launcher, else dp x tp x pp
   int ranks_per_node = 0;  // 0 ('auto'): those of the machine file, if that knows of several nodes, else all on one
-  double memory_gib = 0;   // of a rank; 0: no limit
+  double memory_gib = 0;   // of a rank; 0 ('auto'): what the machine file says, else no limit
   bool json = false;
 };
 
@@ -50,12 +52,12 @@ options::OptionTable table_of(PlanOptions& plan) {
   options::NumberRange memory;
   memory.least = 0.0;
   memory.least_bound = options::NumberRange::Bound::kExcluded;
-  memory.word = "none";
+  memory.word = "auto";
   table.add({.name = "memory-gib",
              .value = options::number(plan.memory_gib, memory),
              .help = "Memory that a rank may take beside what its process has at its start (some 140 MiB), its tensors "
                      "and what libraries take: layouts that take more are listed last; of one layout it is said what "
-                     "makes it fit.",
+                     "makes it fit. auto: what a --machine has for each of its ranks, if it knows that, else all.",
              .unit = "GiB"});
   table.add({.name = "json", .value = options::flag(plan.json), .help = "Print JSON."});
   return table;
@@ -181,6 +183,7 @@ class Planner {
 
   const train::RanksOnNodes& ranks() const { return ranks_; }
   double memory_gib() const { return memory_gib_; }
+  std::string memory_text() const { return number_text(memory_gib_, 4) + " GiB a rank"; }
 
  private:
   // What integers of 64 bits would not count.
@@ -273,7 +276,8 @@ Json to_json(const train::FullestRank& rank) {
             {"slots", of.slots},
             {"threads", of.threads},
             {"hdf5", of.hdf5},
-            {"freed", of.freed}}}};
+            {"freed", of.freed},
+            {"nccl", of.nccl}}}};
 }
 
 Json to_json(const Planned& planned, const Planner& planner) {
@@ -393,9 +397,8 @@ std::string text_of(const Planned& planned, const Planner& planner) {
   }
   out += str("  a node's ranks send each other in a step at least: ", text_of(planned.least_bytes.within),
              "\n  leaves a node in a step, where each byte crosses once: ", text_of(planned.least_bytes.between), "\n");
-  return planned.fits
-             ? out
-             : str(out, "  too large for ", planner.memory_gib(), " GiB a rank; ", planner.what_fits(planned), "\n");
+  return planned.fits ? out
+                      : str(out, "  too large for ", planner.memory_text(), "; ", planner.what_fits(planned), "\n");
 }
 
 std::string row(const std::vector<std::string>& cells) {
@@ -437,12 +440,14 @@ std::string table_text(const std::vector<Planned>& layouts, const std::string& l
     const Planned& least = *std::min_element(layouts.begin(), layouts.end(), [](const Planned& a, const Planned& b) {
       return a.report.fullest.memory.taken() < b.report.fullest.memory.taken();
     });
-    out += str("none fits into ", planner.memory_gib(), " GiB a rank; ", layout_text(least.config.parallel), ": ",
+    out += str("none fits into ", planner.memory_text(), "; ", layout_text(least.config.parallel), ": ",
                planner.what_fits(least), "\n");
   }
-  const bool are_hosts = layouts.front().report.fullest.memory.libraries.total() > 0;
+  const bool are_hosts = layouts.front().report.fullest.memory.libraries.code > 0;
   return str(out, left_out, text_of(planner.ranks()),
-             are_hosts ? "; fullest rank: its tensors and what libraries take of its process" : "",
+             planner.memory_gib() > 0.0 ? "; fits: into " + planner.memory_text() : "",
+             are_hosts ? "; fullest rank: its tensors and what libraries take of its process"
+                       : "; fullest rank: its tensors and NCCL's buffers on the GPU",
              "; efficiency: the share of the ranks' speed that balance and bubble leave; communication is not in it\n");
 }
 
@@ -450,29 +455,44 @@ std::string table_text(const std::vector<Planned>& layouts, const std::string& l
 // where it is known, then by efficiency, then by what leaves a node. `left_out`: a line about the others, or nothing.
 std::vector<Planned> all_layouts(const Planner& planner, std::string& left_out) {
   const int ranks = planner.ranks().ranks;
-  std::vector<Planned> layouts;
-  std::vector<std::string> problems;
-  int num_left_out = 0;
-  std::string first_left_out;
-  std::vector<std::string> of_all;  // problems that every layout has
+  struct Candidate {
+    int dp, tp, pp;
+    std::optional<Planned> planned = {};
+    std::vector<std::string> problems = {};
+  };
+  std::vector<Candidate> candidates;
   for (int tp = 1; tp <= ranks; ++tp) {
     for (int pp = 1; ranks % tp == 0 && pp <= ranks / tp; ++pp) {
       if (ranks / tp % pp == 0) {
-        if (auto planned = planner.plan(ranks / tp / pp, tp, pp, problems)) {
-          layouts.push_back(std::move(*planned));
-        } else {
-          if (num_left_out == 0) {
-            of_all = problems;
-          }
-          std::erase_if(of_all, [&](const std::string& one) {
-            return std::find(problems.begin(), problems.end(), one) == problems.end();
-          });
-          if (num_left_out++ == 0) {
-            first_left_out = str("--dp ", ranks / tp / pp, " --tp ", tp, " --pp ", pp, ": ", problems.front());
-          }
-        }
+        candidates.push_back({ranks / tp / pp, tp, pp});
       }
     }
+  }
+  const int64_t threads = at::get_num_threads();
+  at::parallel_for(0, threads, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t thread = begin; thread < end; ++thread) {  // each takes every n-th: neighbours take as long
+      for (auto i = static_cast<size_t>(thread); i < candidates.size(); i += static_cast<size_t>(threads)) {
+        Candidate& one = candidates[i];
+        one.planned = planner.plan(one.dp, one.tp, one.pp, one.problems);
+      }
+    }
+  });
+  std::vector<Planned> layouts;
+  int num_left_out = 0;
+  std::string first_left_out;
+  std::vector<std::string> of_all;  // problems that every layout has
+  for (Candidate& one : candidates) {
+    if (one.planned) {
+      layouts.push_back(std::move(*one.planned));
+      continue;
+    }
+    if (num_left_out++ == 0) {
+      of_all = one.problems;
+      first_left_out = str("--dp ", one.dp, " --tp ", one.tp, " --pp ", one.pp, ": ", one.problems.front());
+    }
+    std::erase_if(of_all, [&](const std::string& problem) {
+      return std::find(one.problems.begin(), one.problems.end(), problem) == one.problems.end();
+    });
   }
   const auto crossing = [](const Planned& planned) {
     const auto& between = planned.least_bytes.between;
@@ -507,6 +527,15 @@ std::optional<train::MachineFile> machine_of(const RunConfig& config, train::Ran
     train::require_rates(machine, config.machine, config.precision.kind, device_of(config), ranks);
     return machine;
   });
+}
+
+// What a rank may take of the machine's memory beside what its process has at its start; 0 where that is not known.
+double gib_of_rank(const train::MachineFile& machine, const train::RanksOnNodes& ranks) {
+  constexpr double kStart = 140 << 20;
+  if (machine.memory.bytes == 0.0 || machine.device == "cuda") {
+    return machine.memory.bytes / 0x1p30;
+  }
+  return std::max(machine.memory.bytes / std::min(ranks.ranks, ranks.per_node) - kStart, 1.0) / 0x1p30;
 }
 
 // What is to be said where a node has more ranks than it has room for; else empty.
@@ -569,7 +598,8 @@ int run_plan(const Invocation& invocation) {
       log_warning(remark);
     }
   }
-  const Planner planner(on_nodes, plan.memory_gib, loaded, machine);
+  const double memory_gib = plan.memory_gib > 0.0 ? plan.memory_gib : machine ? gib_of_rank(*machine, on_nodes) : 0.0;
+  const Planner planner(on_nodes, memory_gib, loaded, machine);
   if (is_one) {
     LoadedConfig resolved = loaded;
     train::resolve(resolved.config, ranks);

@@ -56,6 +56,10 @@ std::optional<std::string> obstacle(const StepConfig& config, c10::Device device
 
 }  // namespace
 
+bool records_micro_batches(const StepConfig& config, c10::Device device) {
+  return config.cuda_graph != CudaGraph::kOff && !obstacle(config, device);
+}
+
 StepRecording step_recording(const StepConfig& config, c10::Device device) {
   if (config.cuda_graph == CudaGraph::kOff) {
     return {false, false, "started kernel by kernel: --cuda-graph off"};

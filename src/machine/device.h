@@ -31,6 +31,8 @@ struct StepRecording {
 /// As --cuda-graph (auto: where it can) has it. Error(kUsage) where `on` is given and it cannot. `config` is resolved.
 /// Pure.
 StepRecording step_recording(const StepConfig& config, c10::Device device);
+/// Its micro_batches, but false where `on` is refused. Pure.
+bool records_micro_batches(const StepConfig& config, c10::Device device);
 
 /// Where a rank is, and what it sees there.
 struct RankGpus {

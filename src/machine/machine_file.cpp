@@ -232,12 +232,17 @@ MachineFile parse_machine_file(const std::string& text, const std::string& path)
                 "vit_hybrid calibrate writes one");
   }
   const Reader in(json, path, "");
-  in.require_known({"format", "machine", "device", "cores", "populations", "between_nodes"});
+  in.require_known({"format", "machine", "device", "cores", "memory", "populations", "between_nodes"});
   MachineFile machine;
   machine.name = in.text("machine");
   machine.device = in.text("device");
   if (machine.device != "cpu" && machine.device != "cuda") in.fail("device", "is neither cpu nor cuda");
   machine.cores = in.count("cores");
+  if (in.has("memory")) {
+    const Reader memory = in.inside("memory");
+    memory.require_known({"bytes", "source"});
+    machine.memory = {memory.number("bytes"), memory.has("source") ? memory.text("source") : ""};
+  }
   const Json& populations = in.value("populations");
   if (!populations.is_array() || populations.empty()) in.fail("populations", "is no list of them");
   for (size_t i = 0; i < populations.size(); ++i) {
@@ -271,6 +276,12 @@ MachineFile parse_machine_file(const std::string& text, const std::string& path)
 
 std::string to_text(const MachineFile& machine) {
   Json json = {{"format", kFormat}, {"machine", machine.name}, {"device", machine.device}, {"cores", machine.cores}};
+  if (machine.memory.bytes > 0.0) {
+    json["memory"] = {{"bytes", machine.memory.bytes}};
+    if (!machine.memory.source.empty()) {
+      json["memory"]["source"] = machine.memory.source;
+    }
+  }
   json["populations"] = Json::array();
   for (const Population& one : machine.populations) {
     Json types = Json::object();

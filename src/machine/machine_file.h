@@ -66,10 +66,17 @@ struct NodeNetwork {
   std::string source = {};
 };
 
+/// What the ranks of a node share on the host, or what a GPU has.
+struct Memory {
+  double bytes = 0.0;  ///< 0: not known
+  std::string source = {};
+};
+
 struct MachineFile {
   std::string name;
   std::string device = "cpu";  ///< or "cuda"
   int cores = 1;               ///< that a node has for its ranks
+  Memory memory = {};
   std::vector<Population> populations;
   NodeNetwork between_nodes;
 

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <mutex>
 #include <numeric>
-#include <set>
 #include <string>
 #include <tuple>
 
@@ -141,7 +141,12 @@ DataBytes data_bytes(const StepConfig& config, const DataConfig& data, const Rep
     return {all, 0};
   }
   const int64_t next = std::max(batch, valid_batch);
-  return {all + next, all - std::max(in_flight * (batch + own), valid_batch + valid_own)};
+  // A record has an input and a target of its own, of each size of micro-batch.
+  const int64_t recorded =
+      records_micro_batches(config, c10::Device(compute.device, 0))
+          ? (replica.is_uneven() ? 2 : 1) * (input * size_of(policy.compute) + target * size_of(policy.master))
+          : 0;
+  return {all + next + recorded, all - std::max(in_flight * (batch + own), valid_batch + valid_own)};
 }
 
 // Over the backwards of the step, and the forwards before them: micro-batches differ by a sample. Of the parts of one
@@ -230,11 +235,27 @@ LibraryBytes library_bytes(const StepConfig& config, const ReplicaPlan& replica,
   bytes.slots = std::min<int64_t>(config.parallel.dp - 1 + config.parallel.tp - 1, on_node - 1) * kPeer * kMiB;
   bytes.threads = (compute.threads - 1) * kThread * kMiB;
   bytes.hdf5 = compute.saves && is_rank_0(replica, place) ? cache_of_checkpoints(config) : 0;
-  const bool is_uneven =
-      replica.micro_batches > 0 && replica.samples % replica.micro_batches != 0;  // blocks of two sizes
   bytes.freed = std::min(tensors / 12, kMost) + std::min(tensors / 64, kMost) +
-                (is_uneven ? std::min(tensors / 24, kMostOfOtherSizes) : 0);
+                (replica.is_uneven() ? std::min(tensors / 24, kMostOfOtherSizes) : 0);  // blocks of two sizes
   return bytes;
+}
+
+// A channel of NCCL has 10 MiB for what comes over a connection, the buffers of its three protocols, and 2 MiB for what
+// goes (NVIDIA/nccl, issue 1685); it takes 16 channels where GPUs have NVLink (issue 892), unless it is limited. A ring
+// connects a rank once, trees of more than two ranks twice.
+int64_t nccl_bytes(const ParallelConfig& parallel, ModelPlace place) {
+  constexpr int64_t kConnection = 12 << 20;
+  constexpr int kChannels = 16, kChannelsOfWorld = 2;
+  const mesh::ParallelDims dims = parallel_dims(parallel);
+  const auto of_sums = [](int ranks, int channels) {
+    return ranks == 1 ? 0 : channels * (ranks > 2 ? 3 : 2) * kConnection;
+  };
+  const int of_data = parallel.dp_max_ctas > 0 ? std::min(parallel.dp_max_ctas, kChannels) : kChannels;
+  const int neighbours = (place.stage > 0 ? 1 : 0) + (place.stage + 1 < parallel.pp ? 1 : 0);
+  return of_sums(dims.size(), kChannelsOfWorld) + of_sums(parallel.tp, kChannels) +
+         neighbours * kChannels * kConnection +
+         (dims.cuts_data() ? of_sums(dims.shard(), of_data) + of_sums(dims.data() / dims.shard(), of_data)
+                           : of_sums(dims.data(), of_data));
 }
 
 // Elements of the parameters that a rank writes for its stage, with replicas of it: what its tensor group holds alike
@@ -248,16 +269,20 @@ int64_t saved_elements(const StepConfig& config, Range units, ModelPlace place) 
   return elements;
 }
 
-// Simulating a long schedule takes seconds, and many layouts share one.
+// Simulating a long schedule takes seconds, and many layouts share one. Any thread.
 const pipeline::ScheduleReport& schedule_report(const ParallelConfig& parallel, int micro_batches) {
   static std::map<std::tuple<std::string, int, int>, pipeline::ScheduleReport> known;
+  static std::mutex mutex;
   const auto key = std::tuple(parallel.schedule, parallel.pp, micro_batches);
-  const auto found = known.find(key);
-  return found != known.end() ? found->second
-                              : known
-                                    .emplace(key, pipeline::check_schedule(pipeline::make_schedule(
-                                                      parallel.schedule, parallel.pp, micro_batches)))
-                                    .first->second;
+  {
+    const std::lock_guard lock(mutex);
+    if (const auto found = known.find(key); found != known.end()) {
+      return found->second;
+    }
+  }
+  auto report = pipeline::check_schedule(pipeline::make_schedule(parallel.schedule, parallel.pp, micro_batches));
+  const std::lock_guard lock(mutex);
+  return known.emplace(key, std::move(report)).first->second;
 }
 
 }  // namespace
@@ -296,9 +321,9 @@ ReplicaPlan plan_replica(const StepConfig& config, int replica) {
 tensor::FlatLayout plan_flat_layout(const StepConfig& config, const ReplicaPlan& replica, ModelPlace place,
                                     c10::DeviceType device) {
   const ParallelConfig& parallel = config.parallel;
-  return tensor::make_flat_layout(
-      model::parameter_specs(config.model, replica.stages[static_cast<size_t>(place.stage)], place.stage,
-                             place.tensor_rank, parallel.tp),
+  return tensor::flat_layout_of_sizes(
+      model::slice_sizes(config.model, replica.stages[static_cast<size_t>(place.stage)], place.tensor_rank,
+                         parallel.tp),
       tensor::bucket_elements(parallel.bucket_bytes(), precision_policy(config.precision).gradient, device),
       parallel.state_shards());
 }
@@ -368,9 +393,9 @@ MemoryPlan plan_memory(const StepConfig& config, const DataConfig& data, const R
       copies ? saved_elements(config, units, place) / parallel.dp * (states + 1) * size_of(policy.master) : 0;
   of_class(bytes, MemoryClass::kWorkspaces) = std::max({drawing, copy + working, copy + scoring});
   const int64_t total = others + std::max({drawing - of_step, copy + on_top, copy + scoring - activations.peak});
-  const bool is_host = compute.device == c10::DeviceType::CPU;
   return {bytes, total, of_data.on_host,
-          is_host ? library_bytes(config, replica, place, compute, total) : LibraryBytes{}};
+          compute.device == c10::DeviceType::CPU ? library_bytes(config, replica, place, compute, total)
+                                                 : LibraryBytes{.nccl = nccl_bytes(parallel, place)}};
 }
 
 std::string small_data(const StepConfig& config, int64_t samples) {
@@ -380,18 +405,18 @@ std::string small_data(const StepConfig& config, int64_t samples) {
                    samples, " samples, and what is predicted is for ", config.global_batch_size);
 }
 
+int first_alike(const std::vector<Range>& stages, int stage) {
+  const bool has_blocks_alone = stage > 0 && stage + 1 < std::ssize(stages);
+  const int64_t size = stages[static_cast<size_t>(stage)].size();
+  const auto first =
+      std::find_if(stages.begin() + 1, stages.end(), [size](const Range& units) { return units.size() == size; });
+  return has_blocks_alone ? static_cast<int>(first - stages.begin()) : stage;
+}
+
 std::vector<int> telling_stages(const std::vector<Range>& stages) {
-  std::vector<int> telling = {0};
-  std::set<int64_t> sizes;
-  const auto last = static_cast<int>(stages.size()) - 1;
-  for (int stage = 1; stage < last; ++stage) {
-    if (sizes.insert(stages[static_cast<size_t>(stage)].size()).second) {
-      telling.push_back(stage);
-    }
-  }
-  if (last > 0) {
-    telling.push_back(last);
-  }
+  std::vector<int> telling(stages.size());
+  std::iota(telling.begin(), telling.end(), 0);
+  std::erase_if(telling, [&](int stage) { return first_alike(stages, stage) != stage; });
   return telling;
 }
 

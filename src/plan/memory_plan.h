@@ -51,8 +51,8 @@ std::string small_data(const StepConfig& config, int64_t samples);
 
 using ClassBytes = std::array<int64_t, kNumMemoryClasses>;
 
-/// Of a rank's process beside tensors, after its start; measured figures of the host, 0 on a GPU, whose libraries are
-/// not known.
+/// Of a rank's process beside tensors, after its start: measured figures of the host. On a GPU NCCL's buffers alone, by
+/// what others have told of them.
 struct LibraryBytes {
   int64_t code = 0;     ///< and tables of LibTorch, oneDNN and MPI, which come as their functions are first called
   int64_t mkl = 0;      ///< of products in fp64
@@ -60,8 +60,9 @@ struct LibraryBytes {
   int64_t threads = 0;  ///< beside the first
   int64_t hdf5 = 0;     ///< of checkpoints
   int64_t freed = 0;    ///< blocks of tensors that are kept for the next ones
+  int64_t nccl = 0;     ///< of the GPU
 
-  int64_t total() const { return code + mkl + slots + threads + hdf5 + freed; }
+  int64_t total() const { return code + mkl + slots + threads + hdf5 + freed + nccl; }
 };
 
 /// What a rank holds.
@@ -84,8 +85,11 @@ struct ReplicaPlan {
   std::vector<Range> stages;  ///< units of each stage
   int64_t samples = 0;        ///< of a step with the whole batch
   int micro_batches = 0;
-  int64_t micro_batch = 0;  ///< samples of the largest one
+  int64_t micro_batch = 0;                             ///< samples of the largest one
   const pipeline::ScheduleReport* schedule = nullptr;  ///< lives as long as the program
+
+  /// Whether micro-batches differ by a sample.
+  bool is_uneven() const { return micro_batches > 0 && samples % micro_batches != 0; }
 };
 /// Of a resolved configuration. The last replica has most samples, the first one fewest, whose micro-batches may be
 /// larger all the same.
@@ -101,6 +105,9 @@ tensor::FlatLayout plan_flat_layout(const StepConfig& config, const ReplicaPlan&
 /// written from while training goes on. Evaluation figures are not in it.
 MemoryPlan plan_memory(const StepConfig& config, const DataConfig& data, const ReplicaPlan& replica, ModelPlace place,
                        const ComputeTraits& compute);
+
+/// The first stage that holds the same layers as this one, which is between the first and the last; else itself.
+int first_alike(const std::vector<Range>& stages, int stage);
 
 /// The first stage, the last, and of those between the first of each number of units: an earlier stage has more
 /// micro-batches in flight, so these hold most. Ascending.

@@ -208,7 +208,9 @@ LeastBytes plan_least_bytes(const StepConfig& config, const ReplicaPlan& replica
   LeastBytes bytes;
   std::vector<Traffic> of_stage;
   for (int stage = 0; stage < parallel.pp; ++stage) {
-    of_stage.push_back(plan_traffic(config, replica, {stage, parallel.tp - 1}, device));
+    const int alike = first_alike(replica.stages, stage);
+    of_stage.push_back(alike < stage ? of_stage[static_cast<size_t>(alike)]
+                                     : plan_traffic(config, replica, {stage, parallel.tp - 1}, device));
   }
   for (const Group group : mesh::kGroups) {
     double& within = bytes.within[static_cast<size_t>(group)];

@@ -189,7 +189,8 @@ class StepTime {
   TimePlan plan() const {
     std::vector<StageTime> stages;
     for (int stage = 0; stage < config_.parallel.pp; ++stage) {
-      stages.push_back(stage_time(stage));
+      const int alike = first_alike(replica_.stages, stage);
+      stages.push_back(alike < stage ? stages[static_cast<size_t>(alike)] : stage_time(stage));
     }
     return together(stages);
   }

@@ -181,8 +181,10 @@ std::vector<std::string> LayoutReport::lines() const {
           percent(bubble)),
       str("  memory    of the fullest rank (stage ", fullest.place.stage, ", --recompute ", recompute, ") ",
           memory_text(fullest.memory))};
-  if (fullest.memory.libraries.total() > 0) {
-    lines.push_back(str("  process   of that rank grows, with its libraries, by ", bytes_text(fullest.memory.taken())));
+  if (const LibraryBytes& libraries = fullest.memory.libraries; libraries.total() > 0) {
+    lines.push_back(str(libraries.nccl > 0 ? "  GPU       of that rank holds, with NCCL's buffers, "
+                                           : "  process   of that rank grows, with its libraries, by ",
+                        bytes_text(fullest.memory.taken())));
   }
   if (!patches.empty()) {
     lines.push_back(str("  patches   ", patches));
@@ -275,7 +277,7 @@ std::string memory_text(const MemoryPlan& memory) {
   std::vector<std::string> texts;
   std::transform(parts.begin(), parts.end(), std::back_inserter(texts), [](const auto& part) { return part.second; });
   const std::string held = memory.on_host == 0 ? bytes_text(memory.total)
-                                               : str(bytes_text(memory.taken()), " on the GPU and ",
+                                               : str(bytes_text(memory.total - memory.on_host), " on the GPU and ",
                                                      bytes_text(memory.on_host), " on the host");
   return str(held, "; peaks: ", join(texts));
 }

@@ -1,11 +1,14 @@
-// What planning costs: milliseconds of a plan, as `vit_hybrid plan --machine` makes them for each layout, over at least
-// so many plans of 1,024 GPUs.
+// What planning costs: seconds of at least so many plans of 1,024 GPUs, as `vit_hybrid plan --machine` makes them of
+// all layouts, on as many threads.
 //
 //   bench_plan MACHINE_FILE [PLANS]
+#include <ATen/Parallel.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "src/base/timer.h"
 #include "src/config/load_run_config.h"
@@ -32,9 +35,8 @@ void plan(const RunConfig& config, const MachineFile& machine) {
 
 void run(const std::string& path, int plans) {
   const MachineFile machine = parse_machine_file(read_local_file(path), path);
-  int made = 0;
-  const Timer timer;
-  for (int64_t batch = 6144; made < plans && batch > 0; batch -= 32) {
+  std::vector<RunConfig> configs;
+  for (int64_t batch = 6144; std::ssize(configs) < plans && batch > 0; batch -= 32) {
     for (int tp = 1; tp <= kRanks; tp *= 2) {
       for (int pp = 1; pp <= kRanks / tp; pp *= 2) {
         RunConfig config;
@@ -47,14 +49,19 @@ void run(const std::string& path, int plans) {
         config.parallel.pp = pp;
         resolve(config, kRanks);
         if (problems(config, kRanks).empty()) {
-          plan(config, machine);
-          ++made;
+          configs.push_back(std::move(config));
         }
       }
     }
   }
-  std::printf("%d plans of %d GPUs: %.3f s, %.2f ms each\n", made, kRanks, timer.seconds(),
-              1e3 * timer.seconds() / made);
+  const Timer timer;
+  at::parallel_for(0, std::ssize(configs), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      plan(configs[static_cast<size_t>(i)], machine);
+    }
+  });
+  std::printf("%zu plans of %d GPUs: %.3f s on %d threads\n", configs.size(), kRanks, timer.seconds(),
+              at::get_num_threads());
 }
 
 }  // namespace

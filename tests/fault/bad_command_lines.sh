@@ -133,7 +133,7 @@ VIT_HYBRID_DEPTH=-1 refused_main 64 "environment VIT_HYBRID_DEPTH: 'depth' is '-
 
 # The other command.
 refused_alone 64 "'ranks' is '0'; allowed: auto, or an integer 1 to 1048576" plan --ranks 0
-refused 64 "'memory-gib' is '-1'; allowed: none, or a number more than 0" plan --memory-gib -1
+refused 64 "'memory-gib' is '-1'; allowed: auto, or a number more than 0" plan --memory-gib -1
 refused 64 "--tp 2 x --pp 1 is 2, but there are 13 ranks" plan --ranks 13 --tp 2
 refused 64 "no layout of 100000 ranks is valid; the first one, --dp 100000 --tp 1 --pp 1: --global-batch-size is 16, fewer" plan --ranks 100000
 printf 'fields:\n  task: classify\n' >no_data.yaml

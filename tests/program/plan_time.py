@@ -66,6 +66,7 @@ def refusals(program, folder, machine):
     for text, expected in (
             ("", "is no JSON"), ("{]", "is no JSON"), ("[1]", "does not begin with"),
             (changed(machine, lambda m: m.pop("cores")), "cores is missing"),
+            (changed(machine, lambda m: m["memory"].update(bytes=0)), "memory.bytes is 0, not a number from 1e-18"),
             (changed(machine, lambda m: m["populations"][0]["types"]["fp32"]["stream"]["rates"].__setitem__(0, -1)),
              "types.fp32.stream.rates is -1, not a number from 1e-18"),
             (changed(machine, lambda m: m["populations"][0]["types"]["fp32"]["stream"]["rates"].append(1e9)),
@@ -80,6 +81,11 @@ def refusals(program, folder, machine):
              "--global-batch-size", 48)
     (folder / "alone.json").write_text(json.dumps(machine))
     check("ranks are on nodes as the file has them", json.loads(run(*words).stdout)["nodes"] == 2)
+    fullest = json.loads(run(*words).stdout)["fullest_rank"]
+    whole = 24 * (fullest["bytes"] + fullest["libraries"] + (140 << 20))
+    for share, options, fits in ((1.001, (), True), (0.999, (), False), (0.999, ("--memory-gib", 1e6), True)):
+        (folder / "alone.json").write_text(changed(machine, lambda m: m.update(memory={"bytes": share * whole})))
+        check(f"{share} of the memory of 24 ranks, {options}", json.loads(run(*words, *options).stdout)["fits"] is fits)
     (folder / "alone.json").write_text(changed(machine, lambda m: m.pop("between_nodes")))
     check("of a network that is not known on one", json.loads(run(*words).stdout)["nodes"] == 1)
     done = run(*words, "--ranks-per-node", 24)

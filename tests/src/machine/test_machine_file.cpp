@@ -25,6 +25,7 @@ Json valid_file() {
           {"machine", "a machine"},
           {"device", "cpu"},
           {"cores", 8},
+          {"memory", {{"bytes", 1.5e11}, {"source", "somebody else"}}},
           {"populations",
            {{{"ranks", 4},
              {"threads", 2},
@@ -57,6 +58,8 @@ TEST_CASE("machine file: what is written is read back") {
   const MachineFile machine = parse_machine_file(valid_file().dump(), "m.json");
   CHECK(to_text(parse_machine_file(to_text(machine), "again")) == to_text(machine));
   CHECK(machine.populations[0].types.at("fp32").at("product_forward").source == "somebody");
+  CHECK(machine.memory.bytes == 1.5e11);
+  CHECK(machine.memory.source == "somebody else");
   CHECK(machine.populations[0].messages.at("all_reduce").at({4, 5}) == Approx(2e9));
   CHECK(machine.between_nodes.bytes_per_s == 1e10);
   CHECK(machine.between_nodes.message_s == 0.0);  // which it does not have

@@ -79,6 +79,8 @@ TEST_CASE("memory plan: fields of files are there once more where a GPU normaliz
   // Three batches of inputs and targets ahead and one in work, of which the inputs are also there in bf16.
   CHECK(fields(c10::DeviceType::CPU) == Approx(3 * 2 + 2 + 0.5));
   // And normalized targets, and the next batch; what is ahead of it is the host's.
+  CHECK(fields(c10::DeviceType::CUDA) == Approx(3 * 2 + 2 + 0.5 + 1.0 + 2 + (0.5 + 1.0)));  // the last of a CUDA graph
+  config.cuda_graph = CudaGraph::kOff;
   CHECK(fields(c10::DeviceType::CUDA) == Approx(3 * 2 + 2 + 0.5 + 1.0 + 2));
   CHECK(in_fields(plan(c10::DeviceType::CUDA).on_host) == Approx(3 * 2));
   CHECK(plan(c10::DeviceType::CPU).on_host == 0);
@@ -151,8 +153,8 @@ TEST_CASE("memory plan: the process on the host grows by libraries too, and by w
   };
   CHECK(mebibytes(plan()) == 11);  // every step and the loss
   CHECK(mebibytes(plan(0, 3)) == 17);
-  CHECK(plan(0, 3, c10::DeviceType::CUDA).libraries.total() == 0);
-  config.global_batch_size = 3;  // micro-batches of one and two samples
+  CHECK(plan(0, 3, c10::DeviceType::CUDA).libraries.total() == 0);  // it is alone
+  config.global_batch_size = 3;                                     // micro-batches of one and two samples
   const MemoryPlan uneven = plan();
   CHECK(mebibytes(uneven) == 11 + static_cast<double>(std::min<int64_t>(uneven.total / 24, 6 << 20)) / (1 << 20));
   config.global_batch_size = 4;
@@ -313,7 +315,29 @@ TEST_CASE("memory plan: of a small pipeline the last stage grows most, though th
     gpu.device = c10::DeviceType::CUDA;
     return plan_fullest_ranks(config, config.data, gpu);
   }();
-  CHECK(on_gpu[0].memory.taken() == on_gpu[0].memory.total - on_gpu[0].memory.on_host);
+  CHECK(on_gpu[0].memory.taken() ==
+        on_gpu[0].memory.total - on_gpu[0].memory.on_host + on_gpu[0].memory.libraries.nccl);
+}
+
+TEST_CASE("memory plan: NCCL's buffers are 12 MiB for each connection of a channel") {
+  const auto connections = [](RunConfig config, int stage) {
+    ComputeTraits gpu;
+    gpu.device = c10::DeviceType::CUDA;
+    const LibraryBytes libraries = plan_memory(config, config.data, plan_replica(config, 0), {stage, 0}, gpu).libraries;
+    CHECK(libraries.total() == libraries.nccl);
+    return static_cast<double>(libraries.nccl) / (12 << 20);
+  };
+  constexpr int kRing = 1, kTree = 2, kChannels = 16, kOfWorld = 2;
+  CHECK(connections(config_of(2, 1, 1), 0) == (kOfWorld + kChannels) * (kRing + 1));  // one parent, or one child
+  CHECK(connections(config_of(8, 1, 1), 0) == (kOfWorld + kChannels) * (kRing + kTree));
+  CHECK(connections(config_of(1, 4, 1), 0) == (kOfWorld + kChannels) * (kRing + kTree));
+  CHECK(connections(config_of(1, 1, 3), 0) == kOfWorld * (kRing + kTree) + kChannels);
+  CHECK(connections(config_of(1, 1, 3), 1) == kOfWorld * (kRing + kTree) + 2 * kChannels);
+  RunConfig limited = config_of(8, 1, 1);
+  limited.parallel.dp_max_ctas = 3;
+  CHECK(connections(limited, 0) == (kOfWorld + 3) * (kRing + kTree));
+  limited.parallel.zero_shard_size = 2;
+  CHECK(connections(limited, 0) == (kOfWorld + 3) * (kRing + kTree) + 3 * (kRing + 1));
 }
 
 TEST_CASE("memory plan: no more of a validation is read ahead than there is") {

@@ -31,7 +31,7 @@ RateTable constant(const WorkKind& kind, double rate) {
 
 // Ranks of one node compute products and attention in time, and nothing else takes any.
 MachineFile machine_of(int ranks, double bus_bytes = kInstantly) {
-  MachineFile machine{"constant", "cpu", ranks, {{ranks, 1, {}, {}, 0.0}}, {}};
+  MachineFile machine{"constant", "cpu", ranks, {}, {{ranks, 1, {}, {}, 0.0}}, {}};
   Population& population = machine.populations.front();
   for (const WorkKind& kind : kernel_kinds()) {
     population.types["fp32"].emplace(kind.name,
