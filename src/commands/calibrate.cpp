@@ -28,7 +28,8 @@ namespace vit_hybrid::commands {
 namespace {
 
 constexpr size_t kUsualFileBytes = 64 << 10;
-constexpr double kMostOfOthers = 0.05;  // of the processors' time; what the system itself does takes a hundredth
+constexpr double kShareOfMemory = 0.95;  // beside which the system needs some
+constexpr double kMostOfOthers = 0.05;   // of the processors' time; what the system itself does takes a hundredth
 
 struct CalibrateOptions {
   std::string out = "machine.json";
@@ -200,7 +201,10 @@ int calibrate(const CalibrateOptions& chosen, comm::MpiSession& session) {
   comm::agreed_on_rank_0(world, [&] {
     const FolderHold hold(std::filesystem::absolute(path).parent_path());
     auto machine = machine_there();  // again: what others have measured meanwhile stays
-    machine.memory = {static_cast<double>(train::node_memory_bytes())};
+    if (machine.memory.bytes == 0.0) {
+      machine.memory = {kShareOfMemory * static_cast<double>(train::node_memory_bytes()),
+                        str(kShareOfMemory, " of what the system says that there is")};
+    }
     if (nodes.bytes_per_s > 0.0) {
       machine.between_nodes = nodes;
     }

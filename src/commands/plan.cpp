@@ -6,18 +6,22 @@
 #include <filesystem>
 #include <numeric>
 #include <optional>
+#include <tuple>
+#include <utility>
 
 #include "parallel/comm/host_task.h"
 #include "parallel/comm/launcher.h"
 #include "src/base/json.h"
 #include "src/base/log.h"
 #include "src/base/text.h"
+#include "src/base/utf8.h"
 #include "src/commands/command.h"
 #include "src/config/load_run_config.h"
 #include "src/config/model_options.h"
 #include "src/config/sources.h"
 #include "src/machine/device.h"
 #include "src/machine/model_memory.h"
+#include "src/machine/processor.h"
 #include "src/plan/memory_plan.h"
 #include "src/plan/step_work.h"
 #include "src/plan/time_plan.h"
@@ -57,7 +61,8 @@ options::OptionTable table_of(PlanOptions& plan) {
              .value = options::number(plan.memory_gib, memory),
              .help = "Memory that a rank may take beside what its process has at its start (some 140 MiB), its tensors "
                      "and what libraries take: layouts that take more are listed last; of one layout it is said what "
-                     "makes it fit. auto: what a --machine has for each of its ranks, if it knows that, else all.",
+                     "makes it fit. auto: what a --machine has for each of its ranks, if it knows that, else no limit "
+                     "(1e9 is none, too).",
              .unit = "GiB"});
   table.add({.name = "json", .value = options::flag(plan.json), .help = "Print JSON."});
   return table;
@@ -120,6 +125,7 @@ class Planner {
         train::read_ahead(config.data, c10::Device(compute_.device, compute_.device == at::kCUDA ? 0 : -1),
                           compute_.threads)
             .batches;
+    compute_.saves = config.checkpoint.keep > 0;
     compute_.copies_state = config.checkpoint.copies_state();
   }
 
@@ -133,6 +139,9 @@ class Planner {
     problems = train::all_problems(loaded, ranks_.ranks);
     if (problems.empty()) {
       problems = too_large(loaded.config);
+    }
+    if (problems.empty() && compute_.device == c10::DeviceType::CUDA) {
+      problems = unrecordable(loaded.config);
     }
     if (!problems.empty()) {
       return std::nullopt;
@@ -161,7 +170,8 @@ class Planner {
         const std::string words = str("with --recompute ", train::kRecomputeNames.at(static_cast<size_t>(recompute)),
                                       " --micro-batch-size ", micro_batch);
         if (changed.fits) {
-          return "fits " + words;
+          return str("fits ", words,
+                     changed.time ? str(", ", number_text(changed.samples_per_second(), 4), " samples/s") : "");
         }
         if (const int64_t bytes = changed.report.fullest.memory.taken(); bytes < least) {
           least = bytes;
@@ -169,8 +179,12 @@ class Planner {
         }
       }
     }
+    const int64_t nccl = given.report.fullest.memory.libraries.nccl;
     return str("no --recompute and no smaller --micro-batch-size makes it fit: it takes ", bytes_text(least),
-               " at least, ", options, "; more --tp, --pp or, with --zero 1, --dp hold less");
+               " at least, ", options, "; ",
+               nccl > least / 2
+                   ? str(bytes_text(nccl), " are NCCL's buffers, of which --dp-max-ctas or fewer axes take less")
+                   : "more --tp, --pp or, with --zero 1, --dp hold less");
   }
 
   train::ComputeTraits compute() const {
@@ -183,7 +197,7 @@ class Planner {
 
   const train::RanksOnNodes& ranks() const { return ranks_; }
   double memory_gib() const { return memory_gib_; }
-  std::string memory_text() const { return number_text(memory_gib_, 4) + " GiB a rank"; }
+  std::string memory_text() const { return megabytes(memory_gib_ * 0x1p30) + " a rank"; }
 
  private:
   // What integers of 64 bits would not count.
@@ -199,6 +213,16 @@ class Planner {
     return {
         "a rank of this training takes at least 256 TiB, more than is planned for; give a smaller model, image or "
         "micro-batch"};
+  }
+
+  // What a run with --cuda-graph on would refuse.
+  static std::vector<std::string> unrecordable(const RunConfig& config) {
+    try {
+      static_cast<void>(train::step_recording(config, c10::Device(c10::DeviceType::CUDA, 0)));
+      return {};
+    } catch (const Error& error) {
+      return {error.message()};
+    }
   }
 
   bool fits(double bytes) const { return memory_gib_ == 0.0 || bytes <= memory_gib_ * 0x1p30; }
@@ -411,6 +435,36 @@ std::string row(const std::vector<std::string>& cells) {
   return out + "\n";
 }
 
+// Of layouts that fit alike: by the time of a step where it is known, by efficiency, by what leaves a node.
+std::tuple<double, double, double> order_of(const Planned& planned) {
+  const auto& between = planned.least_bytes.between;
+  return {planned.time ? planned.time->step : 0.0, -planned.report.efficiency(),
+          std::accumulate(between.begin(), between.end(), 0.0)};
+}
+
+// What lets the best of those fit that come before all that do; where nothing helps and none fits, what the least
+// takes.
+std::string advice(const std::vector<Planned>& layouts, const Planner& planner) {
+  const bool none_fits = !layouts.front().fits;
+  const std::string head = none_fits ? str("none fits into ", planner.memory_text(), "; ") : "";
+  for (const Planned& planned : layouts) {
+    if (planned.fits || (!none_fits && order_of(planned) >= order_of(layouts.front()))) {
+      continue;
+    }
+    if (const std::string what = planner.what_fits(planned); what.starts_with("fits")) {
+      return str(head, layout_text(planned.config.parallel), none_fits ? ": " : ", better than the first, ", what,
+                 "\n");
+    }
+  }
+  if (!none_fits) {
+    return "";
+  }
+  const Planned& least = *std::min_element(layouts.begin(), layouts.end(), [](const Planned& a, const Planned& b) {
+    return a.report.fullest.memory.taken() < b.report.fullest.memory.taken();
+  });
+  return str(head, layout_text(least.config.parallel), ": ", planner.what_fits(least), "\n");
+}
+
 std::string table_text(const std::vector<Planned>& layouts, const std::string& left_out, const Planner& planner) {
   const bool has_times = layouts.front().time.has_value();
   std::vector<std::string> head = {"dp", "tp", "pp", "fullest rank", "fits", "bubble", "efficiency"};
@@ -436,13 +490,7 @@ std::string table_text(const std::vector<Planned>& layouts, const std::string& l
     cells.push_back(text_of(planned.least_bytes.between));
     out += row(cells);
   }
-  if (!layouts.front().fits) {
-    const Planned& least = *std::min_element(layouts.begin(), layouts.end(), [](const Planned& a, const Planned& b) {
-      return a.report.fullest.memory.taken() < b.report.fullest.memory.taken();
-    });
-    out += str("none fits into ", planner.memory_text(), "; ", layout_text(least.config.parallel), ": ",
-               planner.what_fits(least), "\n");
-  }
+  out += advice(layouts, planner);
   const bool are_hosts = layouts.front().report.fullest.memory.libraries.code > 0;
   return str(out, left_out, text_of(planner.ranks()),
              planner.memory_gib() > 0.0 ? "; fits: into " + planner.memory_text() : "",
@@ -451,8 +499,8 @@ std::string table_text(const std::vector<Planned>& layouts, const std::string& l
              "; efficiency: the share of the ranks' speed that balance and bubble leave; communication is not in it\n");
 }
 
-// Every product dp x tp x pp = ranks that the configuration allows: those that fit first, then by the time of a step
-// where it is known, then by efficiency, then by what leaves a node. `left_out`: a line about the others, or nothing.
+// Every product dp x tp x pp = ranks that the configuration allows: those that fit first, then by order_of().
+// `left_out`: a line about the others, or nothing.
 std::vector<Planned> all_layouts(const Planner& planner, std::string& left_out) {
   const int ranks = planner.ranks().ranks;
   struct Candidate {
@@ -494,15 +542,8 @@ std::vector<Planned> all_layouts(const Planner& planner, std::string& left_out) 
       return std::find(one.problems.begin(), one.problems.end(), problem) == one.problems.end();
     });
   }
-  const auto crossing = [](const Planned& planned) {
-    const auto& between = planned.least_bytes.between;
-    return std::accumulate(between.begin(), between.end(), 0.0);
-  };
-  std::stable_sort(layouts.begin(), layouts.end(), [&](const Planned& a, const Planned& b) {
-    const auto order = [&](const Planned& one) {
-      return std::tuple(!one.fits, one.time ? one.time->step : 0.0, -one.report.efficiency(), crossing(one));
-    };
-    return order(a) < order(b);
+  std::stable_sort(layouts.begin(), layouts.end(), [](const Planned& a, const Planned& b) {
+    return std::pair(!a.fits, order_of(a)) < std::pair(!b.fits, order_of(b));
   });
   if (layouts.empty()) {
     refuse(num_left_out > 1 ? of_all : std::vector<std::string>());  // it is not the layouts
@@ -514,8 +555,9 @@ std::vector<Planned> all_layouts(const Planner& planner, std::string& left_out) 
   return layouts;
 }
 
-// Of --machine, nothing where that is not given; and where it puts the ranks, unless the options say that.
-std::optional<train::MachineFile> machine_of(const RunConfig& config, train::RanksOnNodes& ranks, bool finds_nodes) {
+// Of --machine, nothing where that is not given. It decides what the options do not say: the device, where the ranks
+// are, and the threads of each, a share of the cores as in a run.
+std::optional<train::MachineFile> machine_of(RunConfig& config, train::RanksOnNodes& ranks, bool finds_nodes) {
   return same_error_on_all_ranks([&]() -> std::optional<train::MachineFile> {
     if (config.machine.empty()) {
       return std::nullopt;
@@ -524,18 +566,15 @@ std::optional<train::MachineFile> machine_of(const RunConfig& config, train::Ran
     if (finds_nodes && machine.between_nodes.bytes_per_s > 0.0) {
       ranks.per_node = std::min(ranks.ranks, machine.nearest(ranks.ranks, std::max(config.parallel.threads, 1)).ranks);
     }
+    if (config.device == train::DeviceChoice::kAuto && machine.device == "cuda") {
+      config.device = train::DeviceChoice::kCuda;
+    }
+    if (config.parallel.threads == 0 && machine.device == "cpu") {
+      config.parallel.threads = std::max(machine.cores / std::min(ranks.ranks, ranks.per_node), 1);
+    }
     train::require_rates(machine, config.machine, config.precision.kind, device_of(config), ranks);
     return machine;
   });
-}
-
-// What a rank may take of the machine's memory beside what its process has at its start; 0 where that is not known.
-double gib_of_rank(const train::MachineFile& machine, const train::RanksOnNodes& ranks) {
-  constexpr double kStart = 140 << 20;
-  if (machine.memory.bytes == 0.0 || machine.device == "cuda") {
-    return machine.memory.bytes / 0x1p30;
-  }
-  return std::max(machine.memory.bytes / std::min(ranks.ranks, ranks.per_node) - kStart, 1.0) / 0x1p30;
 }
 
 // What is to be said where a node has more ranks than it has room for; else empty.
@@ -583,22 +622,28 @@ int run_plan(const Invocation& invocation) {
   }
   train::RanksOnNodes on_nodes{ranks, plan.ranks_per_node > 0 ? plan.ranks_per_node : ranks};
   const auto machine = machine_of(loaded.config, on_nodes, plan.ranks_per_node == 0);
+  const int on_node = std::min(ranks, on_nodes.per_node);
   std::vector<std::string> remarks;
   if (loaded.given.contains("generated-samples") || loaded.given.contains("limit-nsamples")) {
     remarks.push_back(train::small_data(loaded.config, loaded.config.data.known_samples()));
   }
   if (machine) {
-    const int threads = parallel.threads;  // 0: those of the machine file
-    const int on_node = std::min(ranks, on_nodes.per_node);
-    remarks.push_back(threads > 0 ? train::other_population(loaded.config.machine, *machine, on_node, threads) : "");
-    remarks.push_back(crowding(loaded.config.machine, *machine, on_node, std::max(threads, 1)));
+    const int threads = std::max(parallel.threads, 1);
+    remarks.push_back(train::other_population(loaded.config.machine, *machine, on_node, threads));
+    remarks.push_back(crowding(loaded.config.machine, *machine, on_node, threads));
+    if (machine->device == "cpu" && machine->name != train::this_processor().name) {
+      remarks.push_back(str("--machine ", loaded.config.machine, " is of '", shown(machine->name),
+                            "': times are of that machine; packed weights and workspaces are those of the kernels for "
+                            "this one's processor"));
+    }
   }
   for (const std::string& remark : remarks) {
     if (!remark.empty() && is_first_process()) {
       log_warning(remark);
     }
   }
-  const double memory_gib = plan.memory_gib > 0.0 ? plan.memory_gib : machine ? gib_of_rank(*machine, on_nodes) : 0.0;
+  const double of_machine = machine ? machine->bytes_of_rank(on_node, parallel.ranks_per_gpu) / 0x1p30 : 0.0;
+  const double memory_gib = plan.memory_gib > 0.0 ? plan.memory_gib : of_machine;
   const Planner planner(on_nodes, memory_gib, loaded, machine);
   if (is_one) {
     LoadedConfig resolved = loaded;

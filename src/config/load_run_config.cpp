@@ -40,7 +40,8 @@ std::vector<Need> needs_of(const RunConfig& config) {
   const bool has_replicas = parallel.dp != 1;  // 0: not known yet
   const bool has_axes = int{has_replicas} + int{parallel.tp > 1} + int{parallel.pp > 1} > 1;
   const bool has_micro_batches = parallel.dp == 0 || parallel.pp > 1 || config.num_micro_batches() > 1;
-  const bool may_use_gpus = config.device != DeviceChoice::kCpu && is_built_with_cuda();
+  const bool may_use_gpus =
+      config.device == DeviceChoice::kCuda || (config.device != DeviceChoice::kCpu && is_built_with_cuda());
   const bool measures_kernels = may_use_gpus || !config.deterministic;
   const bool saves = config.checkpoint.keep > 0;
   const bool uses_checkpoints = saves || config.checkpoint.resumes_own_run();

@@ -208,6 +208,15 @@ double bus_factor(const std::string& message_kind, double ranks) {
   return message_kind == "all_reduce" ? 2.0 * part : message_kind == "exchange" ? 1.0 : part;
 }
 
+double MachineFile::bytes_of_rank(int on_node, int ranks_per_gpu) const {
+  constexpr double kStart = 140 << 20;
+  if (memory.bytes == 0.0) {
+    return 0.0;
+  }
+  return device == "cuda" ? memory.bytes / std::max(ranks_per_gpu, (on_node + cores - 1) / cores)
+                          : std::max(memory.bytes / on_node - kStart, 1.0);
+}
+
 const Population& MachineFile::nearest(int ranks, int threads) const {
   const auto ratio = [](int a, int b) { return std::abs(std::log(static_cast<double>(a) / b)); };
   const auto distance = [&](const Population& one) {
@@ -221,6 +230,9 @@ MachineFile parse_machine_file(const std::string& text, const std::string& path)
   Json json;
   try {
     json = Json::parse(text);
+  } catch (const Json::out_of_range& error) {
+    throw Error(ErrorClass::kBadData, str("machine file '", path, "' has a number that is too large: ", error.what()),
+                "vit_hybrid calibrate writes one");
   } catch (const Json::parse_error& error) {
     throw Error(ErrorClass::kBadData,
                 str("machine file '", path, "' is no JSON from byte ", error.byte, " of ", text.size(), " on"),

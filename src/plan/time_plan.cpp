@@ -300,7 +300,8 @@ class StepTime {
       *phase /= count;
     }
     out.step = critical(stages);
-    out.waiting = out.step - (out.forward + out.backward + out.reduce + out.optimizer);
+    const double rest = out.step - (out.forward + out.backward + out.reduce + out.optimizer);
+    out.waiting = std::abs(rest) > 1e-9 * out.step ? rest : 0.0;  // else rounding
     out.data_wait = std::max(0.0, reading() - (data_.io_threads == 0 ? 0.0 : out.step));
     out.step += out.data_wait;
     return out;
@@ -447,8 +448,9 @@ std::string other_population(const std::string& file, const MachineFile& machine
     return str(counted(of_node, "rank"), " a node with ", counted(of_rank, "thread"));
   };
   return str("--machine ", file, ": the times are those of ", text(used.ranks, used.threads),
-             ", the nearest that the machine file has, and here it is ", text(ranks, threads), "; mpirun -n ", ranks,
-             " vit_hybrid calibrate --threads ", threads, " adds them to it");
+             ", the nearest that the machine file has, and here it is ", text(ranks, threads),
+             ranks < ranks_per_node ? " at a time" : "", "; mpirun -n ", ranks, " vit_hybrid calibrate --threads ",
+             threads, " adds them to it");
 }
 
 TimePlan plan_time(const StepConfig& config, const DataConfig& data, const MachineFile& machine, int ranks_per_node,

@@ -182,9 +182,10 @@ std::vector<std::string> LayoutReport::lines() const {
       str("  memory    of the fullest rank (stage ", fullest.place.stage, ", --recompute ", recompute, ") ",
           memory_text(fullest.memory))};
   if (const LibraryBytes& libraries = fullest.memory.libraries; libraries.total() > 0) {
-    lines.push_back(str(libraries.nccl > 0 ? "  GPU       of that rank holds, with NCCL's buffers, "
-                                           : "  process   of that rank grows, with its libraries, by ",
-                        bytes_text(fullest.memory.taken())));
+    const std::string bytes = bytes_text(fullest.memory.taken());
+    lines.push_back(libraries.nccl > 0 ? str("  GPU       of that rank holds ", bytes, ", with ",
+                                             bytes_text(libraries.nccl), " of NCCL's buffers")
+                                       : str("  process   of that rank grows, with its libraries, by ", bytes));
   }
   if (!patches.empty()) {
     lines.push_back(str("  patches   ", patches));

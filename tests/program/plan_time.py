@@ -64,7 +64,7 @@ def refusals(program, folder, machine):
         return done.returncode, done.stderr
 
     for text, expected in (
-            ("", "is no JSON"), ("{]", "is no JSON"), ("[1]", "does not begin with"),
+            ("", "is no JSON"), ("{]", "is no JSON"), ('{"cores": 1e999}', "a number that is too large"), ("[1]", "does not begin with"),
             (changed(machine, lambda m: m.pop("cores")), "cores is missing"),
             (changed(machine, lambda m: m["memory"].update(bytes=0)), "memory.bytes is 0, not a number from 1e-18"),
             (changed(machine, lambda m: m["populations"][0]["types"]["fp32"]["stream"]["rates"].__setitem__(0, -1)),

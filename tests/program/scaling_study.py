@@ -253,7 +253,8 @@ def refusals(bench):
             (["--ranks", "1,2,4", "--steps", "2", "--repeat", "1", "--out", "failing", "--", "--depth=5"], 73,
              "configuration.depth is 5 (there: 4)"),
             (["--ranks", "1,2", "--steps", "2", "--repeat", "1", "--out", "failing"], 73, "ranks is 1, 2 (there: 1, 2, 4)"),
-            (["--ranks", "1,2", "--memory-gib", "0.05", "--out", "small", "--repeat", "1"], 0, "takes 103 MiB a rank, more than")):
+            (["--ranks", "1,2", "--memory-gib", "0.05", "--out", "small", "--repeat", "1"], 0, "takes 103 MiB a rank, more than --memory-gib 0.05"),
+            (["--ranks", "1,2", "--out", "of-machine", "--repeat", "1", "--", "--name=on-51-mib"], 0, "more than the --machine has for it")):
         done = bench.run(*words)
         lines = [line for line in done.err.splitlines() if text in line]
         expect(done.returncode == code and len(lines) == 1, f"{words}: {done.returncode}, not {code}: {done.err}")

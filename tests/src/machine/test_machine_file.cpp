@@ -54,6 +54,18 @@ TEST_CASE("machine file: rates between points are linear in logarithms, and thos
   CHECK(table.at({1, 1, 1}) == Approx(1e9));
 }
 
+TEST_CASE("machine file: ranks share the memory of their node, or of their GPU") {
+  MachineFile machine = parse_machine_file(valid_file().dump(), "m.json");  // of 8 cores, 1.5e11 bytes
+  CHECK(machine.bytes_of_rank(4, 1) == 1.5e11 / 4 - (140 << 20));
+  CHECK(machine.bytes_of_rank(2000, 1) == 1.0);
+  machine.device = "cuda";
+  CHECK(machine.bytes_of_rank(4, 1) == 1.5e11);
+  CHECK(machine.bytes_of_rank(8, 4) == 1.5e11 / 4);
+  CHECK(machine.bytes_of_rank(9, 1) == 1.5e11 / 2);
+  machine.memory = {};
+  CHECK(machine.bytes_of_rank(4, 1) == 0.0);
+}
+
 TEST_CASE("machine file: what is written is read back") {
   const MachineFile machine = parse_machine_file(valid_file().dump(), "m.json");
   CHECK(to_text(parse_machine_file(to_text(machine), "again")) == to_text(machine));
