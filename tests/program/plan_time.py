@@ -86,6 +86,18 @@ def refusals(program, folder, machine):
     for share, options, fits in ((1.001, (), True), (0.999, (), False), (0.999, ("--memory-gib", 1e6), True)):
         (folder / "alone.json").write_text(changed(machine, lambda m: m.update(memory={"bytes": share * whole})))
         check(f"{share} of the memory of 24 ranks, {options}", json.loads(run(*words, *options).stdout)["fits"] is fits)
+    without = json.loads(run(*words, "--keep-checkpoints", "none").stdout)["fullest_rank"]
+    check("HDF5's cache is counted where checkpoints are kept, as in a run",
+          fullest["library_classes"]["hdf5"] > 0 == without["library_classes"]["hdf5"])
+    said = run(*words, "--ranks-per-node", 48).stderr
+    check(f"threads are a share of the cores, as in a run: {said}", "here it is 48 ranks a node with 6 threads" in said)
+    check(f"another machine's processor is told: {said}", "kernels for this one's processor" in said)
+    small = [*words[:4], "--data", "synthetic", "--ranks", 4, "--preset", "vit-ti16", "--global-batch-size", 256]
+    fastest = json.loads(run(*small, "--json").stdout)[0]["fullest_rank"]
+    (folder / "alone.json").write_text(changed(machine, lambda m: m.update(
+        memory={"bytes": 4 * (0.9 * (fastest["bytes"] + fastest["libraries"]) + (140 << 20))})))
+    listed = run(*small).stdout
+    check(f"what lets the fastest fit is told:\n{listed}", "better than the first, fits with --recompute none --micro-batch-size" in listed)
     (folder / "alone.json").write_text(changed(machine, lambda m: m.pop("between_nodes")))
     check("of a network that is not known on one", json.loads(run(*words).stdout)["nodes"] == 1)
     done = run(*words, "--ranks-per-node", 24)
