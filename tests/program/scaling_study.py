@@ -165,7 +165,7 @@ def failures(bench):
     second = bench.run(*words)
     expect(second.returncode == 73 and "is in use by process" in second.err, f"a second study at once: {second.err}")
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=200)
     expect(process.returncode == 75 and "stopped by SIGINT" in err, f"Ctrl-C: {process.returncode} {err}")
     found = results_of(bench.work / "failing")
     base = found["curves"]["strong"]["points"][0]
@@ -290,7 +290,7 @@ def slurm(bench):
     time.sleep(1.5)
     expect(process.poll() is None, "a job that goes on is waited for")
     os.killpg(last, signal.SIGKILL)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=200)
     expect(process.returncode == 1 and "ended as CANCELLED by 0" in err, f"a cancelled job: {process.returncode} {err}")
     expect(len(bench.started()) == 3, f"no job was submitted twice: {bench.started()}")
     bench.forget()
@@ -304,7 +304,7 @@ def slurm(bench):
     bench.set("kill_study")
     words[words.index("jobs")] = "cut-short"
     process = bench.begin(*words, launcher=False)
-    process.communicate(timeout=60)
+    process.communicate(timeout=200)
     expect(process.returncode == -signal.SIGKILL, f"killed while it submits: {process.returncode}")
     (bench.fakes / "kill_study").unlink()
     done = bench.run(*words, launcher=False)
@@ -352,7 +352,7 @@ def rough(bench):
     (second / "state.json").unlink()
     (second / "state.json").mkdir()
     os.kill(own, signal.SIGTERM)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=200)
     expect(process.returncode == 74 and err.endswith(f"points/{second.name}/state.json: Is a directory\n") and "Traceback" not in err,
            f"a state that cannot be written: {process.returncode} {err}")
     expect("other" in (bench.work / "rough/study.lock").read_text(), "another study's lock is left alone")
@@ -362,7 +362,7 @@ def rough(bench):
     process = bench.begin(*words)
     process.stdout.close()
     process.stdout = None
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=200)
     expect(process.returncode == 75 and "Traceback" not in err, f"nobody reads: {process.returncode} {err}")
     bench.forget()
     done = bench.run(*words)
