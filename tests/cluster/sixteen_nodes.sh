@@ -14,7 +14,7 @@ make_nodes 16 "$2"
 export OMPI_MCA_mpi_yield_when_idle=1 OMP_NUM_THREADS=1
 complain() { echo "$test_name: $*" >&2; exit 1; }
 
-words=(--dp 16 --global-batch-size 32 --generated-samples 96 --generated-valid-samples 0 --threads 1 --steps 3 --dropout 0.1 --retune)
+words=(--dp 16 --global-batch-size 32 --generated-samples 96 --generated-valid-samples 0 --threads 1 --steps 3 --dropout 0.1 --deterministic)
 train() {
   local name=$1
   shift
