@@ -23,7 +23,8 @@ SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
 # Names of threads (15 characters) and what they stand for, in the order of the table.
 PHASES = {"data wait": "data wait", "data copy in": "data copy", "forward": "forward", "backward": "backward",
-          "forward and bac": "between micro-batches", "gradient reduct": "gradient reduction", "optimizer": "optimizer", "step": "rest of the step",
+          "forward and bac": "between micro-batches", "gradient reduct": "gradient reduction", "optimizer": "optimizer",
+          "step": "rest of the step",
           "validation": "validation", "checkpoint save": "checkpoint", "checkpoint end": "checkpoint", "read": "reading ahead",
           "checkpoint writ": "checkpoint, behind"}
 OF_OTHER_THREADS = {"read", "checkpoint writ"}

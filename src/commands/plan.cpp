@@ -570,7 +570,7 @@ std::optional<train::MachineFile> machine_of(RunConfig& config, train::RanksOnNo
       config.device = train::DeviceChoice::kCuda;
     }
     if (config.parallel.threads == 0 && machine.device == "cpu") {
-      config.parallel.threads = std::max(machine.cores / std::min(ranks.ranks, ranks.per_node), 1);
+      config.parallel.threads = std::max(machine.cores / ranks.on_node(), 1);
     }
     train::require_rates(machine, config.machine, config.precision.kind, device_of(config), ranks);
     return machine;
@@ -622,15 +622,14 @@ int run_plan(const Invocation& invocation) {
   }
   train::RanksOnNodes on_nodes{ranks, plan.ranks_per_node > 0 ? plan.ranks_per_node : ranks};
   const auto machine = machine_of(loaded.config, on_nodes, plan.ranks_per_node == 0);
-  const int on_node = std::min(ranks, on_nodes.per_node);
   std::vector<std::string> remarks;
   if (loaded.given.contains("generated-samples") || loaded.given.contains("limit-nsamples")) {
     remarks.push_back(train::small_data(loaded.config, loaded.config.data.known_samples()));
   }
   if (machine) {
     const int threads = std::max(parallel.threads, 1);
-    remarks.push_back(train::other_population(loaded.config.machine, *machine, on_node, threads));
-    remarks.push_back(crowding(loaded.config.machine, *machine, on_node, threads));
+    remarks.push_back(train::other_population(loaded.config.machine, *machine, on_nodes.on_node(), threads));
+    remarks.push_back(crowding(loaded.config.machine, *machine, on_nodes.on_node(), threads));
     if (machine->device == "cpu" && machine->name != train::this_processor().name) {
       remarks.push_back(str("--machine ", loaded.config.machine, " is of '", shown(machine->name),
                             "': times are of that machine; packed weights and workspaces are those of the kernels for "
@@ -642,7 +641,7 @@ int run_plan(const Invocation& invocation) {
       log_warning(remark);
     }
   }
-  const double of_machine = machine ? machine->bytes_of_rank(on_node, parallel.ranks_per_gpu) / 0x1p30 : 0.0;
+  const double of_machine = machine ? machine->bytes_of_rank(on_nodes.on_node(), parallel.ranks_per_gpu) / 0x1p30 : 0.0;
   const double memory_gib = plan.memory_gib > 0.0 ? plan.memory_gib : of_machine;
   const Planner planner(on_nodes, memory_gib, loaded, machine);
   if (is_one) {

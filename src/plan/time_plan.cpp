@@ -404,7 +404,7 @@ std::string missing_rates(const MachineFile& machine, Precision precision, c10::
                c10::DeviceTypeName(device, /*lower_case=*/true), "'; --device says on which");
   }
   const std::string type = precision_name(precision);
-  const bool share_a_node = std::min(ranks.ranks, ranks.per_node) > 1;
+  const bool share_a_node = ranks.on_node() > 1;
   for (const Population& one : machine.populations) {
     const auto tables = one.types.find(type);
     if (tables == one.types.end()) {

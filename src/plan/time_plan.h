@@ -1,6 +1,7 @@
 // TimePlan: how long a training step takes on a machine, phase by phase, before anything runs.
 #pragma once
 
+#include <algorithm>
 #include <string>
 
 #include "src/base/json.h"
@@ -34,6 +35,7 @@ struct RanksOnNodes {
   int per_node = 1;
 
   int nodes() const { return (ranks + per_node - 1) / per_node; }
+  int on_node() const { return std::min(ranks, per_node); }  ///< on the fullest
 };
 
 /// Why `machine` cannot tell the times of a training: no rates of its precision, none of messages between ranks that
