@@ -27,7 +27,8 @@ if(VIT_HYBRID_MPI_IS_OPENMPI)
   string(REGEX REPLACE "\\..*" "" host ${host})
   execute_process(COMMAND id -u OUTPUT_VARIABLE user OUTPUT_STRIP_TRAILING_WHITESPACE)
   file(WRITE ${sessions}/ompi.${host}.${user}/jf.0/1/0/output-kept "")
-  list(APPEND VIT_HYBRID_TEST_ENVIRONMENT OMPI_MCA_orte_tmpdir_base=${sessions})
+  # ob1 is what Open MPI uses on one node in the end; a start that need not look for networks takes 0.2 to 0.3 s less.
+  list(APPEND VIT_HYBRID_TEST_ENVIRONMENT OMPI_MCA_orte_tmpdir_base=${sessions} OMPI_MCA_pml=ob1)
   list(APPEND VIT_HYBRID_MPIRUN -q --oversubscribe --bind-to none)
 else()
   list(APPEND VIT_HYBRID_TEST_ENVIRONMENT MPIR_CVAR_POLLS_BEFORE_YIELD=1
@@ -125,7 +126,7 @@ endfunction()
 
 macro(_vh_test_defaults)
   if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 300)
+    set(ARG_TIMEOUT 600)
   endif()
   if(NOT ARG_PROCESSORS)
     set(ARG_PROCESSORS 1)

@@ -287,7 +287,7 @@ def slurm(bench):
     expect([path.read_text().split()[1:] for path in jobs][0] == ["2", "vh-n2-dp2-tp1-pp1-b8-r1", "me"], "what sbatch was given")
     last = int(jobs[-1].read_text().split()[0])
     process = bench.begin(*words, launcher=False)
-    time.sleep(1.5)
+    bench.wait_for_look(jobs[-1].name.removeprefix("job"))
     expect(process.poll() is None, "a job that goes on is waited for")
     os.killpg(last, signal.SIGKILL)
     out, err = process.communicate(timeout=200)
@@ -370,7 +370,7 @@ def rough(bench):
 
 
 def wait_until(holds):
-    for _ in range(600):
+    for _ in range(2400):
         if holds():
             return
         time.sleep(0.05)

@@ -7,6 +7,7 @@ commands. What they do is told by files of the folder FAKE_DIR:
     broken          what the launcher says as it fails, before the program
     predicted       a factor: runs of --test have predicted so many times the time of a step
     started         the names of the runs that were started, in their order
+    seen_running    the jobs that squeue said were running, each time
 """
 import json
 import os
@@ -155,7 +156,7 @@ job=
 for word; do case $word in --jobs=*) job=${word#*=} ;; esac; done
 [ -n "$job" ] || { cd "$FAKE_DIR" && for file in job*.comment; do n=${file%.comment}; echo "${n#job} $(cat $file)"; done; exit; }
 read -r pid _ <"$FAKE_DIR/job$job"
-[ -e "$FAKE_DIR/job$job.rc" ] || ! kill -0 "$pid" 2>/dev/null || { echo RUNNING; exit; }
+[ -e "$FAKE_DIR/job$job.rc" ] || ! kill -0 "$pid" 2>/dev/null || { echo "$job" >>"$FAKE_DIR/seen_running"; echo RUNNING; exit; }
 echo "slurm_load_jobs error: Invalid job id specified" >&2
 exit 1
 '''
@@ -231,12 +232,22 @@ class Bench:
         path = self.fakes / "started"
         return path.read_text().split() if path.exists() else []
 
+    def wait_for_look(self, job):
+        """Until somebody is told that a job of Slurm runs."""
+        path = self.fakes / "seen_running"
+        path.unlink(missing_ok=True)
+        for _ in range(2400):
+            if path.exists() and job in path.read_text().split():
+                return
+            time.sleep(0.05)
+        raise SystemExit(f"nobody looked at job {job}")
+
     def forget(self):
         for name in ("started", "fail", "hang", "off", "hosts", "broken", "killed", "predicted"):
             (self.fakes / name).unlink(missing_ok=True)
 
     def wait_for(self, name):
-        for _ in range(600):
+        for _ in range(2400):
             if name in self.started():
                 return
             time.sleep(0.05)
