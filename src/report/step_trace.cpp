@@ -573,8 +573,11 @@ void StepTrace::end(int64_t last) {
   note.clock_offset = first_offset_.offset;
   note.clock_error = clock.error();
   note.clock_drift = clock.drift();
-  const std::string text = trace_text({world_.rank(), host_name(), mesh_.dims(), std::move(recording.events),
-                                       [&](int64_t own) { return clock.on_rank_0(own) - zero_; }});
+  const std::string text =
+      trace_text({world_.rank(), host_name(), mesh_.dims(), std::move(recording.events), [&](int64_t own) {
+                    // All began to record behind that moment, whatever their clocks say.
+                    return std::max<int64_t>(0, clock.on_rank_0(own) - zero_);
+                  }});
   note.text_bytes = std::ssize(text);
   if (world_.rank() != 0) {
     world_.send(&note, sizeof note, 0);
