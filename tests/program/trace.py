@@ -118,7 +118,10 @@ def check_nesting(trace):
 
 
 def check_arrows(trace):
-    """Each message has both ends, in the exchanges that say so, and ends after it starts. Returns how many there are."""
+    """Each message has both ends, in the exchanges that say so, and ends after it starts (of two clocks, within what
+    they are known by). Returns how many there are."""
+    errors = {rank: nanoseconds(clock["error_us"]) for rank, clock in clocks_of(trace).items()}
+
     def exchange_at(time_, event):
         row = trace.rows[event["pid"], event["tid"]]
         found = [slice[2] for slice in row if slice[0] <= time_ <= slice[1] and slice[2]["args"]["operation"] == "exchange"]
@@ -128,7 +131,9 @@ def check_arrows(trace):
     for ends in trace.arrows.values():
         require(len(ends["s"]) == 1 and len(ends["f"]) == 1, f"an arrow has {len(ends['s'])} starts and {len(ends['f'])} ends")
         (start, source), (end, target) = ends["s"][0], ends["f"][0]
-        require(end > start, f"an arrow from rank {source['pid']} to {target['pid']} ends {start - end} ns before its start")
+        slack = errors[source["pid"]] + errors[target["pid"]]
+        require(end > start - slack, f"an arrow from rank {source['pid']} to {target['pid']} ends {start - end} ns before its start, "
+                f"with clocks that are known to {slack} ns")
         sent = [m["bytes"] for e in exchange_at(start, source) for m in e["args"].get("sends", []) if m["to"] == target["pid"]]
         came = [m["bytes"] for e in exchange_at(end, target) for m in e["args"].get("receives", []) if m["from"] == source["pid"]]
         require(set(sent) & set(came), f"rank {source['pid']} sends {sent} bytes, rank {target['pid']} receives {came}")
