@@ -139,12 +139,13 @@ def measure(program, out, count, crowded, rounds, launcher):
             if len(point.setdefault("rounds", [])) > of_round:
                 continue
             tries = []
-            while len(tries) < 5 and not (tries and tries[-1][0] <= STEADY):
+            for _ in range(5):
                 before = of_yardstick(point)
                 summary, measured = run(program, launcher, point, steps_for(program, out, point))
                 after = of_yardstick(point)
-                change, speed = abs(after / before - 1), 2 * yardsticks[name_of(point)] / (before + after)
-                tries.append((change, speed, measured, summary))
+                tries.append((abs(after / before - 1), 2 * yardsticks[name_of(point)] / (before + after), measured, summary))
+                if tries[-1][0] <= STEADY:
+                    break
             change, speed, measured, summary = min(tries, key=lambda one: one[0])
             phases = {phase: statistics.mean(rank["seconds"][phase] for rank in summary["ranks"]) / summary["steps"]
                       for phase in PHASES}

@@ -13,10 +13,9 @@ import re
 import shutil
 import signal
 import sys
-import time
 from pathlib import Path
 
-from study_fakes import FAILURES, Bench, check_records, expect, near, results_of, run_real, set_rates
+from study_fakes import FAILURES, Bench, check_records, expect, near, results_of, run_real, set_rates, wait_until
 
 
 def arithmetic(bench):
@@ -347,7 +346,7 @@ def rough(bench):
     bench.wait_for(second.name)
     (bench.work / "rough/study.lock").unlink()
     (bench.work / "rough/study.lock").write_text(json.dumps({"host": "other", "pid": 1, "started": "2"}))
-    wait_until(lambda: json.loads((second / "state.json").read_text()).get("process"))
+    wait_until(lambda: json.loads((second / "state.json").read_text()).get("process"), "no process is known of the run")
     own = json.loads((second / "state.json").read_text())["process"]["pid"]
     (second / "state.json").unlink()
     (second / "state.json").mkdir()
@@ -367,14 +366,6 @@ def rough(bench):
     bench.forget()
     done = bench.run(*words)
     expect(done.returncode == 0 and bench.started() == [second.name], f"at last: {bench.started()} {done.err}")
-
-
-def wait_until(holds):
-    for _ in range(2400):
-        if holds():
-            return
-        time.sleep(0.05)
-    raise SystemExit("it never came to be")
 
 
 def real(script, program, work, launcher, ranks):

@@ -193,6 +193,15 @@ def near(value, wanted):
     return value is not None and abs(value - wanted) <= 1e-9 * abs(wanted)
 
 
+def wait_until(holds, otherwise):
+    """Ends the test with a text where that does not come to be within two minutes."""
+    for _ in range(2400):
+        if holds():
+            return
+        time.sleep(0.05)
+    raise SystemExit(otherwise)
+
+
 def run_real(script, program, launcher, *words):
     """What a script said and ended with that ran the real program by a launcher, whose last word takes the number of ranks."""
     done = subprocess.run([script, f"--launcher={' '.join(launcher[:-1])}", *words], env=dict(os.environ, VIT_HYBRID=program),
@@ -236,22 +245,14 @@ class Bench:
         """Until somebody is told that a job of Slurm runs."""
         path = self.fakes / "seen_running"
         path.unlink(missing_ok=True)
-        for _ in range(2400):
-            if path.exists() and job in path.read_text().split():
-                return
-            time.sleep(0.05)
-        raise SystemExit(f"nobody looked at job {job}")
+        wait_until(lambda: path.exists() and job in path.read_text().split(), f"nobody looked at job {job}")
 
     def forget(self):
         for name in ("started", "fail", "hang", "off", "hosts", "broken", "killed", "predicted"):
             (self.fakes / name).unlink(missing_ok=True)
 
     def wait_for(self, name):
-        for _ in range(2400):
-            if name in self.started():
-                return
-            time.sleep(0.05)
-        raise SystemExit(f"{name} was never started")
+        wait_until(lambda: name in self.started(), f"{name} was never started")
 
 
 def results_of(folder):
