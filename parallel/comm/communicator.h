@@ -94,6 +94,10 @@ class Communicator {
   /// How the bytes move, for the lines of the start: "self", "mpi, shared memory", "mpi, node by node", "nccl 2.28.9".
   virtual std::string back_end() const = 0;
 
+  /// Says that many operations will be of views of `tensor`, equal ones on all ranks: a back end may be faster then.
+  /// That of the host adds up tensors of shareable_zeros() where the ranks of a node have them. Collective.
+  virtual void share(const at::Tensor& /*tensor*/) {}
+
   /// In place: every rank's `tensor` becomes the reduction over the ranks.
   virtual Work all_reduce(const at::Tensor& tensor, ReduceOp op) = 0;
   /// The same of what `first` leaves in `tensor`: an operation of another group of the same back end, which may be in

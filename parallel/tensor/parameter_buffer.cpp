@@ -14,6 +14,7 @@
 #include "src/base/log.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/random.h"
+#include "src/base/shareable_tensor.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::tensor {
@@ -28,9 +29,9 @@ int64_t round_up(int64_t count, int64_t multiple) {
   return (count + multiple - 1) / multiple * multiple;
 }
 
-at::Tensor zeros(int64_t size, at::ScalarType type, at::Device device, MemoryClass memory_class) {
+at::Tensor zeros(int64_t size, const at::TensorOptions& options, MemoryClass memory_class, bool shareable) {
   const MemoryScope scope(memory_class);
-  return at::zeros({size}, at::TensorOptions(type).device(device));
+  return shareable ? shareable_zeros(size, options) : at::zeros({size}, options);
 }
 
 // Rows a task takes at least, in elements: below this a thread costs more than it saves.
@@ -146,12 +147,14 @@ FlatLayout flat_layout_of_sizes(const std::vector<int64_t>& sizes, int64_t bucke
 }
 
 ParameterBuffer::ParameterBuffer(std::vector<ParameterSpec> specs, FlatLayout layout, at::ScalarType compute,
-                                 std::optional<at::ScalarType> gradient, at::Device device)
+                                 std::optional<at::ScalarType> gradient, at::Device device, bool shareable)
     : specs_(std::move(specs)),
       layout_(std::move(layout)),
-      values_(zeros(layout_.size, compute, device, MemoryClass::kParameters)),
-      gradients_(gradient ? zeros(layout_.size, *gradient, device, MemoryClass::kGradients) : at::Tensor()),
+      values_(zeros(layout_.size, at::TensorOptions(compute).device(device), MemoryClass::kParameters, shareable)),
       arrivals_(layout_.buckets.size()) {
+  if (gradient) {
+    gradients_ = zeros(layout_.size, values_.options().dtype(*gradient), MemoryClass::kGradients, shareable);
+  }
   VH_ASSERT(layout_.slots.size() == specs_.size(),
             str(layout_.slots.size(), " slots for ", specs_.size(), " parameters"));
   parameters_.reserve(specs_.size());

@@ -72,9 +72,10 @@ struct Parameter {
 /// parameter() and write() is there.
 class ParameterBuffer final : public ParameterWriter {
  public:
-  /// `gradient`: nullopt where the model is used and not trained, and no gradients are allocated.
+  /// `gradient`: nullopt where the model is used and not trained, and no gradients are allocated. `shareable`: as
+  /// shareable_zeros(), for replicas that add up and gather them.
   ParameterBuffer(std::vector<ParameterSpec> specs, FlatLayout layout, at::ScalarType compute,
-                  std::optional<at::ScalarType> gradient, at::Device device);
+                  std::optional<at::ScalarType> gradient, at::Device device, bool shareable = false);
   ~ParameterBuffer() override;
   ParameterBuffer(const ParameterBuffer&) = delete;
   ParameterBuffer& operator=(const ParameterBuffer&) = delete;

@@ -1,11 +1,10 @@
 // The gradient buckets: contributions are counted, and reductions started in the order of the buckets.
 #include "parallel/zero/gradient_reducer.h"
 
-#include <ATen/ops/empty.h>
-
 #include "parallel/comm/operation.h"
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"
+#include "src/base/shareable_tensor.h"
 #include "src/base/text.h"
 #include "src/base/timer.h"
 
@@ -16,13 +15,11 @@ GradientReducer::GradientReducer(tensor::ParameterBuffer& buffer, const StateGro
     : buffer_(buffer), groups_(groups), reduce_type_(precision.reduce), missing_(buffer.specs().size()) {
   VH_ASSERT(buffer.layout().shards == groups.num_shards(),
             str(buffer.layout().shards, " shards over ", groups.num_shards(), " ranks"));
-  const auto& buckets = buffer.layout().buckets;
   if (reduce_type_ != buffer.gradients().scalar_type()) {
     const MemoryScope scope(MemoryClass::kCommunication);
-    for (const auto& bucket : buckets) {
-      copies_.push_back(at::empty({bucket.range.size()}, buffer.gradients().options().dtype(reduce_type_)));
-    }
+    copies_ = shareable_zeros(buffer.layout().size, buffer.gradients().options().dtype(reduce_type_));
   }
+  groups_.share(copies_.defined() ? copies_ : buffer.gradients());
 }
 
 void GradientReducer::begin_step(int contributions) {
@@ -67,11 +64,9 @@ void GradientReducer::finish() {
   const ScopedTimer timer(seconds_waited_);
   for (size_t i = 0; i < reductions_.size(); ++i) {
     reductions_[i].wait();
-    if (!copies_.empty()) {
-      const Range range = buffer_.layout().buckets[i].range;
+    if (copies_.defined()) {
       const auto bucket = static_cast<int>(i);
-      reduced_part(buffer_.gradients().narrow(0, range.begin, range.size()), bucket)
-          .copy_(reduced_part(copies_[i], bucket));
+      reduced_part(buffer_.gradients(), bucket).copy_(reduced_part(copies_, bucket));
     }
   }
   in_step_ = false;
@@ -87,10 +82,10 @@ void GradientReducer::start_complete_buckets() {
 GradientReducer::Reduction GradientReducer::reduce(int bucket) {
   const Range range = buffer_.layout().buckets[static_cast<size_t>(bucket)].range;
   at::Tensor whole = buffer_.gradients().narrow(0, range.begin, range.size());
-  if (!copies_.empty()) {
-    whole = copies_[static_cast<size_t>(bucket)].copy_(whole);
+  if (copies_.defined()) {
+    whole = copies_.narrow(0, range.begin, range.size()).copy_(whole);
   }
-  const at::Tensor part = reduced_part(whole, bucket);
+  const at::Tensor part = reduced_part(copies_.defined() ? copies_ : buffer_.gradients(), bucket);
   Reduction reduction;
   if (groups_.shard != nullptr) {
     reduction.scattered = groups_.shard->reduce_scatter(part, whole, comm::ReduceOp::kSum);
@@ -101,11 +96,10 @@ GradientReducer::Reduction GradientReducer::reduce(int bucket) {
   return reduction;
 }
 
-// What this rank gets of the sum of a bucket, of which `bucket_values` are all elements.
-at::Tensor GradientReducer::reduced_part(const at::Tensor& bucket_values, int bucket) const {
-  const Range range = buffer_.layout().buckets[static_cast<size_t>(bucket)].range;
+// What this rank gets of the sum of a bucket.
+at::Tensor GradientReducer::reduced_part(const at::Tensor& flat, int bucket) const {
   const Range own = buffer_.layout().shard_of(bucket, groups_.place().shard);
-  return bucket_values.narrow(0, own.begin - range.begin, own.size());
+  return flat.narrow(0, own.begin, own.size());
 }
 
 void GradientReducer::poll() {

@@ -19,6 +19,7 @@ class GradientReducer final : public tensor::GradientSink {
  public:
   /// The layout of `buffer` must be cut into groups.num_shards() shards. Buffer and communicators must outlive the
   /// reducer. Where the precision reduces in another type than that of the gradients, a bucket travels as a cast copy.
+  /// Collective over the data axis.
   GradientReducer(tensor::ParameterBuffer& buffer, const StateGroups& groups, const PrecisionPolicy& precision);
 
   /// Zeroes the gradients and expects `contributions` (micro-batches of this replica, or their parts; 0 for a replica
@@ -49,16 +50,16 @@ class GradientReducer final : public tensor::GradientSink {
 
   void start_complete_buckets();
   Reduction reduce(int bucket);
-  at::Tensor reduced_part(const at::Tensor& bucket_values, int bucket) const;
+  at::Tensor reduced_part(const at::Tensor& flat, int bucket) const;
   void poll();
 
   tensor::ParameterBuffer& buffer_;
   StateGroups groups_;
   at::ScalarType reduce_type_;
+  at::Tensor copies_;                  // flat, what is reduced in the gradients' place; undefined where they are
   std::vector<int> missing_;           // by parameter: contributions still to come
   std::vector<int> incomplete_;        // by bucket: members with missing contributions
   std::vector<Reduction> reductions_;  // by bucket
-  std::vector<at::Tensor> copies_;     // by bucket: what is reduced in its place; empty where it is reduced itself
   size_t next_bucket_ = 0;             // the first one not started
   size_t first_open_ = 0;              // the first reduction that may not be complete
   bool in_step_ = false;

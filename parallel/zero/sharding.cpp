@@ -10,6 +10,12 @@
 
 namespace vit_hybrid::zero {
 
+void StateGroups::share(const at::Tensor& tensor) const {
+  for (comm::Communicator* const group : {shard, replica}) {
+    if (group != nullptr) group->share(tensor);
+  }
+}
+
 StateGroups state_groups(comm::Communicator& data, ZeroStage stage) {
   return stage == ZeroStage::kReplicated ? StateGroups{nullptr, &data} : StateGroups{&data, nullptr};
 }

@@ -35,6 +35,8 @@ struct StateGroups {
 
   /// Parts that the flat layout of a run must have.
   int num_shards() const { return shard == nullptr ? 1 : shard->size(); }
+  /// Communicator::share() of both.
+  void share(const at::Tensor& tensor) const;
   StatePlace place() const { return {shard == nullptr ? 0 : shard->rank(), replica == nullptr ? 0 : replica->rank()}; }
 };
 

@@ -43,6 +43,9 @@ Zero1Optimizer::Zero1Optimizer(tensor::ParameterBuffer& buffer, const StateGroup
   if (rule_->updates_at_once()) {
     segments_ = segment_tensor(segments(), buffer.values().device());
   }
+  if (groups.shard != nullptr) {
+    groups.shard->share(values_);
+  }
 }
 
 // Gaps after a parameter are taken with it: all is zero there, and stays zero.

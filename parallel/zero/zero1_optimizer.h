@@ -32,7 +32,8 @@ struct OwnedState {
 /// master weights are part of it, except where they are of the parameters' type: then they are views of the buffer.
 class Zero1Optimizer final : public tensor::ParameterWriter {
  public:
-  /// Allocates the state, zeroed. `buffer` and the communicators must outlive the optimizer.
+  /// Allocates the state, zeroed. `buffer` and the communicators must outlive the optimizer. Collective over the data
+  /// axis.
   Zero1Optimizer(tensor::ParameterBuffer& buffer, const StateGroups& groups, comm::Communicator& tensor,
                  const PrecisionPolicy& precision, const OptimizerOptions& options);
 

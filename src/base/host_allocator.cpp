@@ -12,6 +12,7 @@
 #include <limits>
 
 #include "src/base/memory_tracker.h"
+#include "src/base/shareable_tensor.h"
 
 namespace vit_hybrid {
 
@@ -141,7 +142,7 @@ c10::Allocator& host_allocator() {
 }
 
 int64_t host_allocator_peak() {
-  return g_held_before + static_cast<int64_t>(pool().figures().most_held);
+  return g_held_before + static_cast<int64_t>(pool().figures().most_held) + shareable_bytes_peak();
 }
 
 void keep_freed_memory() {

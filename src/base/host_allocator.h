@@ -60,8 +60,8 @@ class BlockPool {
 /// LibTorch's own.
 c10::Allocator& host_allocator();
 inline constexpr size_t kLeastPooled = 64 << 10;
-/// The most bytes that its BlockPool held at a time, those of freed blocks too, and what MemoryTracker counted when
-/// pool_host_tensors() was called; 0 where it was not.
+/// The most bytes that its BlockPool held at a time, those of freed blocks too, with those of shareable_zeros() and
+/// what MemoryTracker counted when pool_host_tensors() was called.
 int64_t host_allocator_peak();
 
 /// Keeps freed memory in the process's heap: pages that are given back and faulted in again cost 6 to 8 % of a training

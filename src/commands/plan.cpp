@@ -301,7 +301,8 @@ Json to_json(const train::FullestRank& rank) {
             {"threads", of.threads},
             {"hdf5", of.hdf5},
             {"freed", of.freed},
-            {"nccl", of.nccl}}}};
+            {"nccl", of.nccl}}},
+          {"shared", memory.shared}};
 }
 
 Json to_json(const Planned& planned, const Planner& planner) {

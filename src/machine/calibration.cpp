@@ -31,6 +31,7 @@
 #include "src/base/autograd_node.h"
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"
+#include "src/base/shareable_tensor.h"
 #include "src/base/text.h"
 #include "src/base/timer.h"
 #include "src/kernels/attention/attend.h"
@@ -467,9 +468,14 @@ Case exchange_case(comm::Communicator& group, double bytes, int messages = 1) {
           }};
 }
 
+// Whole sums as tensor ranks have them, of ordinary tensors; halves of them as replicas have gradients and parameters.
 Case message_case(const std::string& kind, comm::Communicator& group, double bytes) {
   const int ranks = group.size();
-  const at::Tensor tensor = floats(bytes);
+  at::Tensor tensor = floats(bytes);
+  if (kind != "all_reduce") {
+    tensor = shareable_zeros(tensor.numel(), at::kFloat);
+    group.share(tensor);
+  }
   const at::Tensor part = tensor.narrow(0, group.rank() * (tensor.numel() / ranks), tensor.numel() / ranks);
   const at::Tensor all = tensor.narrow(0, 0, part.numel() * ranks);
   std::function<void(size_t)> run;

@@ -206,6 +206,32 @@ int64_t group_bytes(const StepConfig& config, const ReplicaPlan& replica, ModelP
   return mesh::own_bytes_of_groups(dims, rank, compute.device, options, longest);
 }
 
+// Of gradients as they are reduced, and with ZeRO-1 of parameters, what this rank adds up or copies of those of its
+// node.
+int64_t shared_bytes(const StepConfig& config, const ReplicaPlan& replica, ModelPlace place,
+                     const tensor::FlatLayout& flat, const ComputeTraits& compute) {
+  if (compute.device != c10::DeviceType::CPU) return 0;
+  const zero::PrecisionPolicy policy = precision_policy(config.precision);
+  const mesh::ParallelDims dims = parallel_dims(config.parallel);
+  const int rank = dims.rank({replica.replica, place.tensor_rank, place.stage});
+  // Of so many bytes of each rank of a group its share of the others of its node; where `alone`, only if all are there.
+  const auto of_others = [&](mesh::Group group, int64_t bytes, bool alone) -> int64_t {
+    const std::vector<int> members = dims.members(rank, group);
+    const auto sizes = compute.nodes.empty() ? std::vector<int>{static_cast<int>(members.size())}
+                                             : mesh::blocks_of(members, compute.nodes);
+    auto place_left = std::find(members.begin(), members.end(), rank) - members.begin();
+    auto size = sizes.begin();
+    for (; place_left >= *size; ++size)
+      place_left -= *size;
+    return alone && sizes.size() > 1 ? 0 : bytes * (*size - 1) / *size;
+  };
+  const int64_t reduced = flat.size * size_of(policy.reduce);
+  const mesh::Group all = dims.cuts_data() ? mesh::Group::kShard : mesh::Group::kData;
+  return of_others(all, reduced, false) +
+         (flat.shards > 1 ? of_others(all, flat.size * size_of(policy.compute), true) : 0) +
+         (dims.cuts_data() ? of_others(mesh::Group::kReplica, reduced / flat.shards, false) : 0);
+}
+
 bool is_rank_0(const ReplicaPlan& replica, ModelPlace place) {
   return replica.replica == 0 && place.stage == 0 && place.tensor_rank == 0;
 }
@@ -395,7 +421,8 @@ MemoryPlan plan_memory(const StepConfig& config, const DataConfig& data, const R
   const int64_t total = others + std::max({drawing - of_step, copy + on_top, copy + scoring - activations.peak});
   return {bytes, total, of_data.on_host,
           compute.device == c10::DeviceType::CPU ? library_bytes(config, replica, place, compute, total)
-                                                 : LibraryBytes{.nccl = nccl_bytes(parallel, place)}};
+                                                 : LibraryBytes{.nccl = nccl_bytes(parallel, place)},
+          shared_bytes(config, replica, place, flat, compute)};
 }
 
 std::string small_data(const StepConfig& config, int64_t samples) {

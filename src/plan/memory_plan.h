@@ -74,9 +74,14 @@ struct MemoryPlan {
   int64_t total = 0;
   int64_t on_host = 0;  ///< of `total`, where the rank computes on a GPU: batches and generated fields
   LibraryBytes libraries;
+  /// Of gradients and parameters of other ranks of the node, which this process reads where they lie: resident in it
+  /// too, but there once for all.
+  int64_t shared = 0;
 
   /// Of the memory that the rank computes in: on the host the process grows by it, on a GPU it holds the tensors there.
   int64_t taken() const { return total - on_host + libraries.total(); }
+  /// By which the resident memory of its process grows, on the host.
+  int64_t process() const { return taken() + shared; }
 };
 
 /// What the ranks of a replica have in common.

@@ -88,7 +88,7 @@ class Network {
     if (spread.ranks == 1 || bytes <= 0.0) {
       return {};
     }
-    const double on_node = spread.per_node > 1 ? within(kind, spread.per_node, bytes) : 0.0;
+    const double on_node = spread.per_node > 1 ? on_one_node(kind, group, spread.per_node, bytes) : 0.0;
     // Each node sends and receives its part once, and all groups of a node at the same time.
     const double crossing = spread.nodes > 1 ? bytes * bus_factor(kind, spread.nodes) * spread.groups / rate() : 0.0;
     if (!is_host_) {
@@ -115,6 +115,14 @@ class Network {
     int groups = 1;    // on a node
   };
 
+  // On CPUs replicas add up gradients where they lie, as the halves of a sum do; what tensor ranks add up goes through
+  // slots.
+  double on_one_node(const std::string& kind, Group group, int ranks, double bytes) const {
+    if (!is_host_ || kind != "all_reduce" || group == Group::kTensor) {
+      return within(kind, ranks, bytes);
+    }
+    return within("reduce_scatter", ranks, bytes) + within("all_gather", ranks, bytes);
+  }
   double within(const std::string& kind, int ranks, double bytes) const {
     const auto table = messages_.find(kind);
     if (table == messages_.end() || bytes <= 0.0) {

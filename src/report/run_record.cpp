@@ -256,7 +256,7 @@ Json gather_rank_reports(const RankReport& report, c10::Device device, const com
                       {"peak", bytes_by_class(memory.peak)},
                       {"at_peak", bytes_by_class(memory.at_peak)},
                       {"total_peak", memory.total_peak},
-                      {"predicted_process", device.is_cpu() ? Json(report.predicted.taken()) : Json(nullptr)},
+                      {"predicted_process", device.is_cpu() ? Json(report.predicted.process()) : Json(nullptr)},
                       {"process_start", report.process_start},
                       {"process_peak", peak_resident_bytes()},
                       {"allocator_peak", device.is_cpu() ? host_allocator_peak() : device_peak_bytes(device)}}}};

@@ -183,9 +183,13 @@ std::vector<std::string> LayoutReport::lines() const {
           memory_text(fullest.memory))};
   if (const LibraryBytes& libraries = fullest.memory.libraries; libraries.total() > 0) {
     const std::string bytes = bytes_text(fullest.memory.taken());
-    lines.push_back(libraries.nccl > 0 ? str("  GPU       of that rank holds ", bytes, ", with ",
-                                             bytes_text(libraries.nccl), " of NCCL's buffers")
-                                       : str("  process   of that rank grows, with its libraries, by ", bytes));
+    lines.push_back(
+        libraries.nccl > 0
+            ? str("  GPU       of that rank holds ", bytes, ", with ", bytes_text(libraries.nccl), " of NCCL's buffers")
+            : str("  process   of that rank grows, with its libraries, by ", bytes,
+                  fullest.memory.shared > 0
+                      ? str(", and maps ", bytes_text(fullest.memory.shared), " of other ranks of its node")
+                      : ""));
   }
   if (!patches.empty()) {
     lines.push_back(str("  patches   ", patches));

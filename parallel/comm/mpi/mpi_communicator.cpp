@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "parallel/comm/agreement.h"
 #include "parallel/comm/host_task.h"
 #include "parallel/comm/mpi/mpi_handle.h"
 #include "parallel/comm/node_board.h"
@@ -74,6 +75,19 @@ class MpiCommunicator final : public CommunicatorBase {
               str("axis '", this->axis(), "' spans nodes, which share no memory"));
     link_ = std::make_shared<NodeLink>(std::move(group), nodes, blocks, fitted);
     if (machines.size() > 1) link_->count_for(this->axis(), machines);
+  }
+
+  void share(const at::Tensor& tensor) override {
+    try {
+      link_->share(tensor);
+    } catch (const AgreedError& error) {
+      if (error.error_class() != ErrorClass::kIo) throw;
+      static bool is_told = false;  // once in a process
+      if (error.speaks() && !std::exchange(is_told, true)) {
+        log_warning(str(error.place(), ": ", error.message(), "; what ranks add up goes through /dev/shm instead, ",
+                        "which is slower"));
+      }
+    }
   }
 
   std::string back_end() const override {

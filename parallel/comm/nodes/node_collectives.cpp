@@ -5,213 +5,15 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <utility>
+#include <vector>
 
-#include "parallel/comm/node_board.h"
-#include "src/base/error.h"
-#include "src/base/text.h"
+#include "parallel/comm/nodes/node_task.h"
 
 namespace vit_hybrid::comm {
 
 namespace {
-
-// One number that says which operation a rank is in. 40 bits of the size suffice to tell sizes apart.
-uint64_t make_signature(Operation kind, int detail, int64_t bytes) {
-  return static_cast<uint64_t>(kind) << 56 | static_cast<uint64_t>(detail) << 40 |
-         (static_cast<uint64_t>(bytes) & ((uint64_t{1} << 40) - 1));
-}
-
-std::string signature_text(uint64_t signature) {
-  return str(operation_name(static_cast<Operation>(signature >> 56)), " of ", signature & ((uint64_t{1} << 40) - 1),
-             " bytes (kind ", signature >> 40 & 0xffff, ")");
-}
-
-// A collective as a sequence of rounds (see SharedSlots): put in, reduce, have the leader exchange with other nodes,
-// take out. Consecutive rounds overlap as far as there are slots, those of a task and of the next one too: each of the
-// four is done in the order of the rounds.
-class NodeTask : public HostTask {
- public:
-  bool advance() final {
-    before_ = static_cast<const NodeTask*>(link_->queue().before(*this));
-    if (!begun_) {
-      if (before_ != nullptr && !before_->begun_) return false;
-      begun_ = true;
-      first_round_ = slots().next_round();
-      slots().take_rounds(num_rounds_);
-    }
-    bool moved = true;
-    while (moved && left_ < num_rounds_) {
-      moved = enter_rounds();
-      moved = reduce_rounds() || moved;
-      moved = lead_rounds() || moved;
-      moved = leave_rounds() || moved;
-      if (moved) note_move();
-    }
-    if (left_ < num_rounds_) return false;
-    link_->queue().leave(*this);
-    return true;
-  }
-
-  std::vector<int> awaits() const final {
-    if (!begun_ || left_ == num_rounds_) return {};
-    std::vector<int> ranks = link_->slots().missing(global(left_), reduces_);
-    for (int& rank : ranks)
-      rank += static_cast<int>(own_ranks().begin);  // of the node: of the group
-    if (ranks.empty() && leads_nodes()) {
-      const int leader = link_->leader(link_->node(), global(left_));
-      ranks = leader == link_->group().rank() ? exchange_of(left_).requests.pending_peers() : std::vector<int>{leader};
-    }
-    return link_->group().watched()->to_world(ranks);
-  }
-
- protected:
-  // `kind`, `bytes` and `detail` are compared between the ranks of a node in every round. `reduces`: there is a
-  // reduce_share(), for which all ranks wait.
-  NodeTask(std::shared_ptr<NodeLink> link, Operation kind, int64_t bytes, int detail, int64_t num_rounds, bool reduces)
-      : link_(std::move(link)),
-        signature_(make_signature(kind, detail, bytes)),
-        num_rounds_(num_rounds),
-        reduces_(reduces) {
-    if (leads_nodes()) exchanges_.assign(SharedSlots::kNumSlots, {link_->requests()});
-    link_->queue().enter(*this);
-  }
-
-  virtual void put_in(int64_t round) = 0;
-  virtual void reduce_share(int64_t /*round*/) {}
-  // Between nodes, by the leader of `round`: post the messages of this step (0, 1, ...), when those of the one before
-  // are complete; false, and none, after the last.
-  virtual bool post(int64_t /*round*/, int /*step*/, MpiRequests& /*requests*/) { return false; }
-  virtual void take_out(int64_t round) = 0;
-
-  NodeLink& link() const { return *link_; }
-  SharedSlots& slots() const { return link_->slots(); }
-  bool leads_nodes() const { return link_->num_nodes() > 1; }
-  int num_nodes() const { return link_->num_nodes(); }
-  // The ranks of the group that are on this node; number 0 among them is rank 0 of the slots.
-  Range own_ranks() const { return link_->ranks(link_->node()); }
-
-  // Slot of rank `rank` of the node in this task's `round`, and that of its leader.
-  char* slot(int rank, int64_t round) const { return slots().slot(rank, global(round)); }
-  char* own_slot(int64_t round) const { return slot(slots().rank(), round); }
-  char* leaders_slot(int64_t round) const { return slot(slots().leader(global(round)), round); }
-  char* staging(int64_t round, int64_t bytes) const { return link_->staging(global(round), bytes); }
-
-  // Posts messages with the leaders of other nodes; those of all rounds that are in flight have different tags.
-  void send(MpiRequests& requests, int64_t round, int step, int node, const void* data, int64_t bytes) const {
-    const int leader = link_->leader(node, global(round));
-    link_->count_sent(leader, bytes);
-    requests.send(data, bytes, leader, tag(round, step));
-  }
-  void receive(MpiRequests& requests, int64_t round, int step, int node, void* data, int64_t bytes) const {
-    requests.receive(data, bytes, link_->leader(node, global(round)), tag(round, step));
-  }
-
- private:
-  struct Exchange {
-    MpiRequests requests;
-    int step = 0;
-    bool complete = false;
-  };
-  static constexpr int kMostSteps = 4;
-
-  uint64_t global(int64_t round) const { return first_round_ + static_cast<uint64_t>(round); }
-  // Tag 0 is that of exchange().
-  int tag(int64_t round, int step) const {
-    VH_ASSERT(step < kMostSteps, str("step ", step));
-    return 1 + static_cast<int>(global(round) % SharedSlots::kNumSlots) * kMostSteps + step;
-  }
-  Exchange& exchange_of(int64_t round) { return exchanges_[global(round) % SharedSlots::kNumSlots]; }
-  const Exchange& exchange_of(int64_t round) const { return exchanges_[global(round) % SharedSlots::kNumSlots]; }
-  // Whether the task before has not come through all of its rounds with that.
-  bool comes_after(int64_t NodeTask::*done) const {
-    return before_ != nullptr && before_->*done < before_->num_rounds_;
-  }
-  bool is_leader(int64_t round) const { return slots().leader(global(round)) == slots().rank(); }
-
-  bool enter_rounds() {
-    if (entered_ == num_rounds_ || comes_after(&NodeTask::entered_) || !slots().may_enter(global(entered_))) {
-      return false;
-    }
-    put_in(entered_);
-    slots().enter(global(entered_), signature_);
-    ++entered_;
-    return true;
-  }
-
-  bool reduce_rounds() {
-    if (reduced_ == entered_ || comes_after(&NodeTask::reduced_) || !slots().all_entered(global(reduced_)))
-      return false;
-    check_signatures(reduced_);
-    reduce_share(reduced_);
-    slots().mark_reduced(global(reduced_));  // also where nothing is: all operations share the counters
-    ++reduced_;
-    return true;
-  }
-
-  // This rank's turns among the rounds, as many as are in flight.
-  bool lead_rounds() {
-    if (!leads_nodes()) return false;
-    bool moved = false;
-    for (int64_t round = led_; round < reduced_; ++round) {
-      if (is_leader(round) && (!reduces_ || slots().all_reduced(global(round)))) {
-        moved = exchange_round(round) || moved;
-      }
-    }
-    if (comes_after(&NodeTask::led_)) return moved;
-    for (; led_ < reduced_ && (!is_leader(led_) || exchange_of(led_).complete); ++led_) {
-      if (!is_leader(led_)) continue;
-      exchange_of(led_) = {link_->requests()};
-      slots().mark_led(global(led_));
-      moved = true;
-    }
-    return moved;
-  }
-
-  bool exchange_round(int64_t round) {
-    Exchange& exchange = exchange_of(round);
-    const int before = exchange.step;
-    while (!exchange.complete && exchange.requests.test()) {
-      exchange.complete = !post(round, exchange.step++, exchange.requests);
-    }
-    return exchange.step != before;
-  }
-
-  bool leave_rounds() {
-    if (left_ == reduced_ || comes_after(&NodeTask::left_) || (reduces_ && !slots().all_reduced(global(left_))) ||
-        (leads_nodes() && !slots().is_led(global(left_)))) {
-      return false;
-    }
-    take_out(left_);
-    slots().leave(global(left_));
-    ++left_;
-    return true;
-  }
-
-  void check_signatures(int64_t round) const {
-    const WatchedGroup& group = *link_->group().watched();
-    for (int r = 0; r < slots().size(); ++r) {
-      const uint64_t other = slots().signature(r, global(round));
-      if (other == signature_) continue;
-      throw Error(
-          ErrorClass::kInternal,
-          str("rank ", group.world_rank(static_cast<int>(own_ranks().begin) + r), " is in ", signature_text(other),
-              " while rank ", group.world_rank(link_->group().rank()), " is in ", signature_text(signature_)));
-    }
-  }
-
-  std::shared_ptr<NodeLink> link_;
-  uint64_t signature_;
-  int64_t num_rounds_;
-  bool reduces_;
-  const NodeTask* before_ = nullptr;  // while it is advanced; null: the first
-  bool begun_ = false;
-  uint64_t first_round_ = 0;
-  int64_t entered_ = 0;
-  int64_t reduced_ = 0;
-  int64_t led_ = 0;  // all before it that this rank leads are exchanged
-  int64_t left_ = 0;
-  std::vector<Exchange> exchanges_;  // of the rounds in flight, by slot; none on one node
-};
 
 // Up to here every rank, or one of each node, reduces all elements itself: fewer meetings of the ranks, and with other
 // nodes a number of messages in a row that grows with the logarithm of theirs.
@@ -253,6 +55,7 @@ bool is_small(const GroupNodes& nodes, int64_t bytes, int64_t slot_bytes) {
   return bytes <= std::min(kSmallBytes, slot_bytes) && nodes.adds_nodes_by_tree();
 }
 
+// Compared between the ranks of a node.
 int detail_of(at::ScalarType type, ReduceOp op) {
   return static_cast<int>(type) << 4 | static_cast<int>(op);
 }
@@ -357,7 +160,7 @@ class PartsTask : public NodeTask {
 };
 
 // Sums of which each node owns a part: in a step between nodes every node sends its peers their parts of its own sums,
-// and adds up what comes for its parts.
+// and adds up what comes for its parts. Of a tensor that a node shares nothing is put into slots but these sums.
 class Reduction : public PartsTask {
  protected:
   // Of so many elements of the tensor, or of each rank's part.
@@ -368,7 +171,13 @@ class Reduction : public PartsTask {
         type_(tensor.scalar_type()),
         op_(op),
         size_(element_bytes(tensor)),
-        per_round_(elements_per_round(*the_link, kind, tensor)) {}
+        per_round_(elements_per_round(*the_link, kind, tensor)),
+        shared_(the_link->shared(tensor)) {}
+
+  // What rank `rank` of the node has of the own values at `own`: there, or else at `place` in its slot.
+  const void* values_of(int rank, int64_t round, const char* own, int64_t place) const {
+    return shared_ != nullptr ? shared_->at(rank, own) : slot(rank, round) + place;
+  }
 
   void reduce_on_node(const std::vector<const void*>& sources, void* result, int64_t count) const {
     reduce_in_blocks(type_, op_, sources, link().blocks_in_node(), result, count);
@@ -394,6 +203,7 @@ class Reduction : public PartsTask {
   ReduceOp op_;
   int64_t size_;       // of an element
   int64_t per_round_;  // elements
+  std::shared_ptr<const SharedTensor> shared_;
 
  private:
   static int64_t elements_per_round(NodeLink& link, Operation kind, const at::Tensor& tensor) {
@@ -439,6 +249,7 @@ class AllReduce final : public Reduction {
   size_t bytes(Range share) const { return static_cast<size_t>(share.size() * size_); }
 
   void put_in(int64_t round) override {
+    if (shared_ != nullptr) return;
     for (int r = 0; r < slots().size(); ++r) {
       if (r == slots().rank()) continue;  // nobody else reads it
       const Range theirs = share(round, r);
@@ -451,7 +262,8 @@ class AllReduce final : public Reduction {
     const Range mine = share(round, own);
     std::vector<const void*> sources;
     for (int r = 0; r < slots().size(); ++r) {
-      sources.push_back(r == own ? in_tensor(round, mine.begin) : slot(r, round) + mine.begin * size_);
+      sources.push_back(r == own ? in_tensor(round, mine.begin)
+                                 : values_of(r, round, in_tensor(round, mine.begin), mine.begin * size_));
     }
     if (leads_nodes()) {
       reduce_on_node(sources, leaders_slot(round) + mine.begin * size_, mine.size());
@@ -502,6 +314,7 @@ class ReduceScatter final : public Reduction {
   }
 
   void put_in(int64_t round) override {
+    if (shared_ != nullptr) return;
     const Range range = block(round);
     for (int part = 0; part < link().group().size(); ++part) {
       if (part == own_part() && !leads_nodes()) continue;  // nobody else reads it
@@ -511,11 +324,18 @@ class ReduceScatter final : public Reduction {
 
   void reduce_share(int64_t round) override {
     if (!leads_nodes() || slots().size() == 1) return;
-    const Range share = Partition(block(round).size() * link().group().size(), slots().size()).part(slots().rank());
-    std::vector<const void*> sources;
-    for (int r = 0; r < slots().size(); ++r)
-      sources.push_back(slot(r, round) + share.begin * size_);
-    reduce_on_node(sources, leaders_slot(round) + share.begin * size_, share.size());
+    const int64_t elements = block(round).size();  // of each part
+    const Range share = Partition(elements * link().group().size(), slots().size()).part(slots().rank());
+    for (int part = 0; part < link().group().size(); ++part) {
+      const int64_t first = link().place_of_rank(part) * elements;
+      const Range mine{std::max(share.begin, first), std::min(share.end, first + elements)};
+      if (mine.begin >= mine.end) continue;
+      const char* const own = input_at(part, block(round).begin + mine.begin - first);
+      std::vector<const void*> sources;
+      for (int r = 0; r < slots().size(); ++r)
+        sources.push_back(values_of(r, round, own, mine.begin * size_));
+      reduce_on_node(sources, leaders_slot(round) + mine.begin * size_, mine.size());
+    }
   }
 
   void take_out(int64_t round) override {
@@ -639,17 +459,77 @@ class Broadcast final : public NodeTask {
   NodeTree tree_;
 };
 
+// Of a tensor that all ranks of the group share, which are on one node: when they have come, each does its part of the
+// work where the tensors lie; the task is complete when all have.
+class SharedTask final : public NodeTask {
+ public:
+  SharedTask(std::shared_ptr<NodeLink> the_link, Operation kind, int64_t bytes, int detail, std::function<void()> work)
+      : NodeTask(std::move(the_link), kind, bytes, kShared | detail, 1, true), work_(std::move(work)) {}
+
+ private:
+  static constexpr int kShared = 1 << 15;
+
+  void put_in(int64_t /*round*/) override {}
+  void reduce_share(int64_t /*round*/) override { work_(); }
+  void take_out(int64_t /*round*/) override {}
+
+  std::function<void()> work_;
+};
+
+// What the one node of a group shares of the tensor; null: nothing, or there are several.
+std::shared_ptr<const SharedTensor> shared_by_all(const NodeLink& link, const at::Tensor& tensor) {
+  return link.num_nodes() == 1 ? link.shared(tensor) : nullptr;
+}
+
+// The values of all ranks at `own` of this one, each in the order of ranks.
+std::vector<char*> values_of_all(const SharedTensor& shared, const char* own, int num_ranks) {
+  std::vector<char*> values;
+  for (int rank = 0; rank < num_ranks; ++rank)
+    values.push_back(shared.at(rank, own));
+  return values;
+}
+
 }  // namespace
 
 std::unique_ptr<HostTask> node_all_reduce(std::shared_ptr<NodeLink> link, const at::Tensor& tensor, ReduceOp op) {
   if (is_small(*link, static_cast<int64_t>(tensor.nbytes()), link->slots().slot_bytes())) {
     return std::make_unique<SmallAllReduce>(std::move(link), Operation::kAllReduce, tensor, op);
   }
+  if (auto shared = shared_by_all(*link, tensor)) {
+    // The sums of this rank's share go into all ranks' tensors, piece by piece, which stay in the first cache.
+    const auto work = [shared = std::move(shared), link = link.get(), tensor, op] {
+      constexpr int64_t kPiece = 2048;  // elements
+      const int own = link->group().rank(), ranks = link->group().size();
+      const Range share = Partition(tensor.numel(), ranks).part(own);
+      for (Range piece{share.begin, 0}; piece.begin < share.end; piece.begin = piece.end) {
+        piece.end = std::min(piece.begin + kPiece, share.end);
+        char* const sums = data_of(tensor) + piece.begin * element_bytes(tensor);
+        const std::vector<char*> values = values_of_all(*shared, sums, ranks);
+        reduce_in_blocks(tensor.scalar_type(), op, {values.begin(), values.end()}, link->blocks_in_node(), sums,
+                         piece.size());
+        for (char* const others : values) {
+          if (others != sums) std::memcpy(others, sums, static_cast<size_t>(piece.size() * element_bytes(tensor)));
+        }
+      }
+    };
+    return std::make_unique<SharedTask>(link, Operation::kAllReduce, static_cast<int64_t>(tensor.nbytes()),
+                                        detail_of(tensor.scalar_type(), op), work);
+  }
   return std::make_unique<AllReduce>(std::move(link), tensor, op);
 }
 
 std::unique_ptr<HostTask> node_reduce_scatter(std::shared_ptr<NodeLink> link, const at::Tensor& output,
                                               const at::Tensor& input, ReduceOp op) {
+  if (auto shared = shared_by_all(*link, input)) {
+    const auto work = [shared = std::move(shared), link = link.get(), output, input, op] {
+      const char* const own = data_of(input) + link->group().rank() * static_cast<int64_t>(output.nbytes());
+      const std::vector<char*> values = values_of_all(*shared, own, link->group().size());
+      reduce_in_blocks(input.scalar_type(), op, {values.begin(), values.end()}, link->blocks_in_node(), data_of(output),
+                       output.numel());
+    };
+    return std::make_unique<SharedTask>(link, Operation::kReduceScatter, static_cast<int64_t>(input.nbytes()),
+                                        detail_of(input.scalar_type(), op), work);
+  }
   return std::make_unique<ReduceScatter>(std::move(link), output, input, op);
 }
 
@@ -657,6 +537,16 @@ std::unique_ptr<HostTask> node_all_gather(std::shared_ptr<NodeLink> link, const 
                                           const at::Tensor& input) {
   char* const own = data_of(output) + link->group().rank() * static_cast<int64_t>(input.nbytes());
   if (own != data_of(input)) std::memcpy(own, data_of(input), input.nbytes());
+  if (auto shared = shared_by_all(*link, output)) {
+    const auto work = [shared = std::move(shared), own_rank = link->group().rank(), output, bytes = input.nbytes()] {
+      for (int rank = 0; rank < static_cast<int>(output.nbytes() / bytes); ++rank) {
+        char* const part = data_of(output) + rank * static_cast<int64_t>(bytes);
+        if (rank != own_rank) std::memcpy(part, shared->at(rank, part), bytes);
+      }
+    };
+    return std::make_unique<SharedTask>(std::move(link), Operation::kAllGather, static_cast<int64_t>(output.nbytes()),
+                                        0, work);
+  }
   return std::make_unique<AllGather>(std::move(link), output, input);
 }
 

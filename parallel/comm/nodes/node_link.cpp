@@ -13,11 +13,13 @@
 #include <numeric>
 #include <utility>
 
+#include "parallel/comm/agreement.h"
 #include "parallel/comm/mpi/mpi_handle.h"
 #include "parallel/comm/operation.h"
 #include "parallel/comm/statistics.h"
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"
+#include "src/base/shareable_tensor.h"
 #include "src/base/text.h"
 
 #ifdef __SSE2__
@@ -303,6 +305,22 @@ bool GroupNodes::adds_nodes_by_tree() const {
   return blocks_of_nodes_.size() == first_.size() - 1;
 }
 
+SharedTensor::SharedTensor(const MpiGroup& node, const at::Tensor& tensor)
+    : storage_(tensor.storage().getWeakStorageImpl()), own_(static_cast<char*>(tensor.storage().mutable_data())) {
+  const SharedName own = shared_name(tensor);
+  const std::vector<std::string> names = node.all_gather({reinterpret_cast<const char*>(&own), sizeof own});
+  agreed(node, [&] {
+    for (const std::string& text : names) {
+      SharedName name;
+      VH_ASSERT(text.size() == sizeof name, "a name of memory");
+      std::memcpy(&name, text.data(), sizeof name);
+      VH_ASSERT(name.bytes == own.bytes, str("a tensor of ", own.bytes, " bytes, and one of ", name.bytes));
+      const bool is_own = std::ssize(ranks_) == node.rank();
+      ranks_.push_back(is_own ? std::shared_ptr<char>(std::shared_ptr<char>(), own_) : map_shared(name));
+    }
+  });
+}
+
 NodeLink::NodeLink(MpiGroup group, const std::vector<int>& nodes, const SumBlocks& blocks,
                    const TransportOptions& options)
     : GroupNodes(nodes, blocks, options.most_nodes_in_one_step),
@@ -324,6 +342,20 @@ void NodeLink::count_for(const std::string& axis, const std::vector<int>& machin
 void NodeLink::count_sent(int rank, int64_t bytes) const {
   const auto machine = [&](int of) { return node_of_rank(first_of_machine_, of); };
   if (machine(rank) != machine(group_.rank())) count_bytes_between_nodes(axis_, bytes);
+}
+
+void NodeLink::share(const at::Tensor& tensor) {
+  const auto freed = [](const auto& one) { return one->is_freed(); };
+  shared_.erase(std::remove_if(shared_.begin(), shared_.end(), freed), shared_.end());
+  if (num_nodes() == group_.size()) return;
+  const MpiGroup node = group_.split(node_);
+  if (node.size() == 1 || node.min(shared_name(tensor).bytes) == 0) return;
+  shared_.push_back(std::make_shared<SharedTensor>(node, tensor));
+}
+
+std::shared_ptr<const SharedTensor> NodeLink::shared(const at::Tensor& tensor) const {
+  const auto found = std::find_if(shared_.begin(), shared_.end(), [&](const auto& one) { return one->is_of(tensor); });
+  return found == shared_.end() ? nullptr : *found;
 }
 
 MpiRequests NodeLink::requests() const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/intrusive_ptr.h>
 
 #include <array>
 #include <atomic>
@@ -188,6 +189,26 @@ class GroupNodes {
   std::vector<int> before_;  // ranks before each place, and all
 };
 
+/// A tensor of every rank of a node, each as mapped here.
+class SharedTensor {
+ public:
+  /// Collective over `node`. Throws on every rank where one cannot map what another has.
+  SharedTensor(const MpiGroup& node, const at::Tensor& tensor);
+
+  /// Whether `tensor` is a view of the own one, whose memory there is no other while this lives.
+  bool is_of(const at::Tensor& tensor) const {
+    return tensor.storage().unsafeGetStorageImpl() == storage_._unsafe_get_target();
+  }
+  bool is_freed() const { return storage_.use_count() == 0; }
+  /// Where `rank` of the node has what lies at `own` in this rank's.
+  char* at(int rank, const char* own) const { return ranks_[static_cast<size_t>(rank)].get() + (own - own_); }
+
+ private:
+  c10::weak_intrusive_ptr<c10::StorageImpl> storage_;
+  char* own_;
+  std::vector<std::shared_ptr<char>> ranks_;
+};
+
 /// What the tasks of one group share: its nodes, and the slots of the own one.
 class NodeLink : public GroupNodes {
  public:
@@ -207,6 +228,12 @@ class NodeLink : public GroupNodes {
   /// Of a sum over the ranks of the own node.
   const SumBlocks& blocks_in_node() const { return blocks_in_node_; }
 
+  /// From now on tasks of views of `tensor`, if it is of shareable_zeros(), work on what each rank of the node has of
+  /// it. Throws as SharedTensor does. Collective over the group.
+  void share(const at::Tensor& tensor);
+  /// What `tensor` is a view of; null: of nothing that is shared.
+  std::shared_ptr<const SharedTensor> shared(const at::Tensor& tensor) const;
+
   SharedSlots& slots() { return slots_; }
   TaskQueue& queue() { return queue_; }  ///< in whose order tasks use the rounds
   /// Memory of this process, at least so many bytes, for messages of `round`, of which it is the leader.
@@ -219,6 +246,7 @@ class NodeLink : public GroupNodes {
   std::vector<int> first_of_machine_;  // rank of each; empty: nothing is counted
   SumBlocks blocks_in_node_;
   int64_t max_message_bytes_;
+  std::vector<std::shared_ptr<const SharedTensor>> shared_;
   SharedSlots slots_;
   TaskQueue queue_;
   std::array<at::Tensor, SharedSlots::kNumSlots> staging_;

@@ -3,6 +3,8 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <string>
@@ -15,6 +17,7 @@
 #include "src/base/autograd_node.h"
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"
+#include "src/base/shareable_tensor.h"
 #include "src/base/timer.h"
 #include "tests/support/communicator_suite.h"
 #include "tests/support/statistics.h"
@@ -229,6 +232,83 @@ TEST_CASE("communicator: a sum that follows an operation of another group begins
       CHECK(y.eq(others->size()).all().item<bool>());
     }
   }
+}
+
+// Views of shared tensors beside copies of them, on one node and on several: the same bits, also where the values
+// change as soon as an operation is complete here, which others may still be in.
+TEST_CASE("communicator: of shared tensors every rank gets the bits of tensors that are not") {
+  const MpiGroup world = MpiGroup::world();
+  const int size = world.size();
+  if (size < 2) return;
+  std::vector<std::vector<int>> of_nodes = {{size}, runs_of(2, size), runs_of(3, size), {1, size - 1}};
+  for (const auto& nodes : of_nodes) {
+    for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kDouble}) {
+      CAPTURE(nodes);
+      CAPTURE(c10::toString(type));
+      comm::TransportOptions options = small_pieces(HostPath::kAuto);
+      options.nodes = nodes;
+      const auto group = make(world.duplicate(), options);
+      const at::Tensor shared = shareable_zeros(200000, type);
+      group->share(shared);
+      for (int64_t step = 0, begin = 0; step < 12; ++step, begin += 1000 + step) {
+        const int64_t part = step % 3 == 0 ? 3 : 1000 * step + 7;
+        const at::Tensor view = shared.narrow(0, begin, part * size);
+        view.copy_(at::arange(part * size, at::kDouble).add_(1.0 + world.rank()).reciprocal_());
+        const at::Tensor plain = view.clone();
+        const at::Tensor own = view.narrow(0, group->rank() * part, part);
+        const at::Tensor own_plain = plain.narrow(0, group->rank() * part, part);
+        const ReduceOp op = step % 5 == 4 ? ReduceOp::kMax : ReduceOp::kSum;
+        if (step % 2 == 0) {
+          group->all_reduce(view, op).wait();
+          group->all_reduce(plain, op).wait();
+          CHECK(view.equal(plain));
+        } else {
+          group->reduce_scatter(own, view, op).wait();
+          group->reduce_scatter(own_plain, plain, op).wait();
+          CHECK(own.equal(own_plain));
+          view.narrow(0, 0, group->rank() * part).fill_(-1.0);
+          comm::Work gathered = group->all_gather(view, own);
+          group->all_gather(plain, own_plain).wait();
+          gathered.wait();
+          CHECK(view.equal(plain));
+        }
+        view.fill_(7.0);
+      }
+    }
+  }
+}
+
+TEST_CASE("communicator: what was shared is forgotten with the tensor") {
+  const MpiGroup world = MpiGroup::world();
+  const auto group = make(world.duplicate());
+  for (int i = 0; i < 3; ++i) {
+    const at::Tensor x = shareable_zeros(30000, at::kFloat), y = at::zeros({30000}, at::kFloat);
+    x.fill_(world.rank());
+    y.fill_(world.rank());
+    group->share(i == 1 ? y : x);  // of an ordinary one nothing is
+    group->all_reduce(x, ReduceOp::kSum).wait();
+    group->all_reduce(y, ReduceOp::kSum).wait();
+    const int sum = world.size() * (world.size() - 1) / 2;
+    CHECK(x.eq(sum).all().item<bool>());
+    CHECK(y.eq(sum).all().item<bool>());
+  }
+}
+
+// As in a container that sees no other's processes.
+TEST_CASE("communicator: what a rank may not map of another goes through slots") {
+  const MpiGroup world = MpiGroup::world();
+  if (world.size() < 2) return;
+  const auto group = make(world.duplicate());
+  const at::Tensor x = shareable_zeros(30000, at::kFloat);
+  if (world.rank() == 1) {
+    const int other = open("/dev/null", O_RDWR | O_CLOEXEC);
+    REQUIRE(dup2(other, static_cast<int>(shared_name(x).descriptor)) >= 0);
+    close(other);
+  }
+  group->share(x);
+  x.fill_(world.rank());
+  group->all_reduce(x, ReduceOp::kSum).wait();
+  CHECK(x.eq(world.size() * (world.size() - 1) / 2).all().item<bool>());
 }
 
 TEST_CASE("communicator: all paths give the same bits") {

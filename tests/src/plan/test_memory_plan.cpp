@@ -319,6 +319,32 @@ TEST_CASE("memory plan: of a small pipeline the last stage grows most, though th
         on_gpu[0].memory.total - on_gpu[0].memory.on_host + on_gpu[0].memory.libraries.nccl);
 }
 
+// On one node of d replicas each reads its d-th of the gradients of d - 1 others, and of their parameters what they
+// own.
+TEST_CASE("memory plan: what a rank reads of the others of its node is resident in its process, too") {
+  const auto shared = [](const RunConfig& config, const std::vector<int>& nodes) {
+    ComputeTraits compute;
+    compute.nodes = nodes;
+    const MemoryPlan memory = plan_memory(config, config.data, plan_replica(config, 0), {}, compute);
+    CHECK(memory.process() == memory.taken() + memory.shared);
+    const auto part = [&](MemoryClass of) {
+      return static_cast<double>(memory.shared) / static_cast<double>(of_class(memory.peak, of));
+    };
+    CHECK(part(MemoryClass::kGradients) == part(MemoryClass::kParameters));  // as many bytes in fp32
+    return part(MemoryClass::kGradients);
+  };
+  RunConfig config = config_of(4, 1, 1);
+  CHECK(shared(config, {}) == Approx(0.75 + 0.75));
+  CHECK(shared(config, {2, 2}) == Approx(0.5));  // gathers go through the leader's slot
+  config.parallel.zero_shard_size = 2;
+  CHECK(shared(config, {2, 2}) == Approx(0.5 + 0.5));
+  CHECK(shared(config, {4}) == Approx(0.5 + 0.5 + 0.5 / 2.0));
+  config.parallel.zero_shard_size = 0;
+  config.parallel.zero = 0;
+  CHECK(shared(config, {}) == Approx(0.75));
+  CHECK(shared(config_of(1, 4, 1), {}) == 0.0);
+}
+
 TEST_CASE("memory plan: NCCL's buffers are 12 MiB for each connection of a channel") {
   const auto connections = [](RunConfig config, int stage) {
     ComputeTraits gpu;
