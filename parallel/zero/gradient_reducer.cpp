@@ -12,14 +12,14 @@ namespace vit_hybrid::zero {
 
 GradientReducer::GradientReducer(tensor::ParameterBuffer& buffer, const StateGroups& groups,
                                  const PrecisionPolicy& precision)
-    : buffer_(buffer), groups_(groups), reduce_type_(precision.reduce), missing_(buffer.specs().size()) {
+    : buffer_(buffer), groups_(groups), reduced_(buffer.gradients()), missing_(buffer.specs().size()) {
   VH_ASSERT(buffer.layout().shards == groups.num_shards(),
             str(buffer.layout().shards, " shards over ", groups.num_shards(), " ranks"));
-  if (reduce_type_ != buffer.gradients().scalar_type()) {
+  if (precision.reduce != reduced_.scalar_type()) {
     const MemoryScope scope(MemoryClass::kCommunication);
-    copies_ = shareable_zeros(buffer.layout().size, buffer.gradients().options().dtype(reduce_type_));
+    reduced_ = shareable_zeros(buffer.layout().size, reduced_.options().dtype(precision.reduce));
   }
-  groups_.share(copies_.defined() ? copies_ : buffer.gradients());
+  groups_.share(reduced_);
 }
 
 void GradientReducer::begin_step(int contributions) {
@@ -64,9 +64,9 @@ void GradientReducer::finish() {
   const ScopedTimer timer(seconds_waited_);
   for (size_t i = 0; i < reductions_.size(); ++i) {
     reductions_[i].wait();
-    if (copies_.defined()) {
+    if (reduces_copies()) {
       const auto bucket = static_cast<int>(i);
-      reduced_part(buffer_.gradients(), bucket).copy_(reduced_part(copies_, bucket));
+      reduced_part(buffer_.gradients(), bucket).copy_(reduced_part(reduced_, bucket));
     }
   }
   in_step_ = false;
@@ -81,11 +81,11 @@ void GradientReducer::start_complete_buckets() {
 
 GradientReducer::Reduction GradientReducer::reduce(int bucket) {
   const Range range = buffer_.layout().buckets[static_cast<size_t>(bucket)].range;
-  at::Tensor whole = buffer_.gradients().narrow(0, range.begin, range.size());
-  if (copies_.defined()) {
-    whole = copies_.narrow(0, range.begin, range.size()).copy_(whole);
+  const at::Tensor whole = reduced_.narrow(0, range.begin, range.size());
+  if (reduces_copies()) {
+    whole.copy_(buffer_.gradients().narrow(0, range.begin, range.size()));
   }
-  const at::Tensor part = reduced_part(copies_.defined() ? copies_ : buffer_.gradients(), bucket);
+  const at::Tensor part = reduced_part(reduced_, bucket);
   Reduction reduction;
   if (groups_.shard != nullptr) {
     reduction.scattered = groups_.shard->reduce_scatter(part, whole, comm::ReduceOp::kSum);

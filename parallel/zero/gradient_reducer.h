@@ -50,13 +50,13 @@ class GradientReducer final : public tensor::GradientSink {
 
   void start_complete_buckets();
   Reduction reduce(int bucket);
+  bool reduces_copies() const { return !reduced_.is_same(buffer_.gradients()); }
   at::Tensor reduced_part(const at::Tensor& flat, int bucket) const;
   void poll();
 
   tensor::ParameterBuffer& buffer_;
   StateGroups groups_;
-  at::ScalarType reduce_type_;
-  at::Tensor copies_;                  // flat, what is reduced in the gradients' place; undefined where they are
+  at::Tensor reduced_;                 // flat: the gradients, or what is reduced in their place
   std::vector<int> missing_;           // by parameter: contributions still to come
   std::vector<int> incomplete_;        // by bucket: members with missing contributions
   std::vector<Reduction> reductions_;  // by bucket

@@ -470,23 +470,18 @@ Case exchange_case(comm::Communicator& group, double bytes, int messages = 1) {
 
 // Whole sums as tensor ranks have them, of ordinary tensors; halves of them as replicas have gradients and parameters.
 Case message_case(const std::string& kind, comm::Communicator& group, double bytes) {
-  const int ranks = group.size();
-  at::Tensor tensor = floats(bytes);
-  if (kind != "all_reduce") {
-    tensor = shareable_zeros(tensor.numel(), at::kFloat);
-    group.share(tensor);
-  }
-  const at::Tensor part = tensor.narrow(0, group.rank() * (tensor.numel() / ranks), tensor.numel() / ranks);
-  const at::Tensor all = tensor.narrow(0, 0, part.numel() * ranks);
-  std::function<void(size_t)> run;
+  const double moved = bytes * bus_factor(kind, group.size());
   if (kind == "all_reduce") {
-    run = [&group, tensor](size_t /*call*/) { group.all_reduce(tensor, comm::ReduceOp::kSum).wait(); };
-  } else if (kind == "reduce_scatter") {
-    run = [&group, all, part](size_t /*call*/) { group.reduce_scatter(part, all, comm::ReduceOp::kSum).wait(); };
-  } else {
-    run = [&group, all, part](size_t /*call*/) { group.all_gather(all, part).wait(); };
+    return {moved, [&group, x = floats(bytes)](size_t /*call*/) { group.all_reduce(x, comm::ReduceOp::kSum).wait(); }};
   }
-  return {bytes * bus_factor(kind, ranks), std::move(run), {}};
+  const int64_t part = whole(bytes) / static_cast<int64_t>(sizeof(float)) / group.size();
+  const at::Tensor all = shareable_zeros(part * group.size(), at::kFloat),
+                   own = all.narrow(0, group.rank() * part, part);
+  group.share(all);
+  if (kind == "reduce_scatter") {
+    return {moved, [=, &group](size_t /*call*/) { group.reduce_scatter(own, all, comm::ReduceOp::kSum).wait(); }};
+  }
+  return {moved, [=, &group](size_t /*call*/) { group.all_gather(all, own).wait(); }};
 }
 
 double compute_from(double value, int64_t iterations) {

@@ -14,6 +14,7 @@
 #include "data/loading/sampler.h"
 #include "model/vit_costs.h"
 #include "model/vit_parameters.h"
+#include "parallel/comm/nodes/node_link.h"
 #include "parallel/tensor/step_context.h"
 #include "parallel/zero/rules/update_rule.h"
 #include "src/kernels/attention/attend.h"
@@ -219,11 +220,10 @@ int64_t shared_bytes(const StepConfig& config, const ReplicaPlan& replica, Model
     const std::vector<int> members = dims.members(rank, group);
     const auto sizes = compute.nodes.empty() ? std::vector<int>{static_cast<int>(members.size())}
                                              : mesh::blocks_of(members, compute.nodes);
-    auto place_left = std::find(members.begin(), members.end(), rank) - members.begin();
-    auto size = sizes.begin();
-    for (; place_left >= *size; ++size)
-      place_left -= *size;
-    return alone && sizes.size() > 1 ? 0 : bytes * (*size - 1) / *size;
+    const comm::GroupNodes nodes(sizes, sizes, comm::TransportOptions().most_nodes_in_one_step);
+    const auto own = static_cast<int>(std::find(members.begin(), members.end(), rank) - members.begin());
+    const int64_t there = nodes.ranks(nodes.node_of(own)).size();
+    return alone && nodes.num_nodes() > 1 ? 0 : bytes * (there - 1) / there;
   };
   const int64_t reduced = flat.size * size_of(policy.reduce);
   const mesh::Group all = dims.cuts_data() ? mesh::Group::kShard : mesh::Group::kData;

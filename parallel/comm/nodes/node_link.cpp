@@ -220,12 +220,10 @@ std::vector<int> SharedSlots::missing(uint64_t round, bool reduce) const {
 
 namespace {
 
-// Of the ranks of `group` that are on its node of number `node`.
-SharedSlots slots_of_node(const MpiGroup& group, int num_nodes, int node, const TransportOptions& options) {
-  const auto slots = [&](const MpiGroup& ranks) {
-    return SharedSlots(ranks, options.slot_bytes, options.slots_past_caches);
-  };
-  return num_nodes == 1 ? slots(group) : slots(group.split(node));
+// What function(ranks) returns for the ranks of `group` that are on its node of number `node`. Collective over `group`.
+template <class Function>
+auto on_node(const MpiGroup& group, int num_nodes, int node, const Function& function) {
+  return num_nodes == 1 ? function(group) : function(group.split(node));
 }
 
 std::vector<int> first_ranks(const std::vector<int>& nodes) {
@@ -328,7 +326,9 @@ NodeLink::NodeLink(MpiGroup group, const std::vector<int>& nodes, const SumBlock
       node_(node_of(group_.rank())),
       blocks_in_node_(num_nodes() == 1 ? blocks : SumBlocks{nodes[static_cast<size_t>(node_)]}),
       max_message_bytes_(options.max_message_bytes),
-      slots_(slots_of_node(group_, num_nodes(), node_, options)) {
+      slots_(on_node(group_, num_nodes(), node_, [&](const MpiGroup& ranks) {
+        return SharedSlots(ranks, options.slot_bytes, options.slots_past_caches);
+      })) {
   VH_ASSERT(num_ranks() == group_.size(), str("nodes of ", num_ranks(), " ranks for ", group_.size()));
   // An element of every rank's part fits into a slot.
   VH_ASSERT(slots_.slot_bytes() >= 8 * group_.size(), str("slots of ", slots_.slot_bytes(), " bytes"));
@@ -348,9 +348,10 @@ void NodeLink::share(const at::Tensor& tensor) {
   const auto freed = [](const auto& one) { return one->is_freed(); };
   shared_.erase(std::remove_if(shared_.begin(), shared_.end(), freed), shared_.end());
   if (num_nodes() == group_.size()) return;
-  const MpiGroup node = group_.split(node_);
-  if (node.size() == 1 || node.min(shared_name(tensor).bytes) == 0) return;
-  shared_.push_back(std::make_shared<SharedTensor>(node, tensor));
+  on_node(group_, num_nodes(), node_, [&](const MpiGroup& node) {
+    if (node.size() == 1 || node.min(shared_name(tensor).bytes) == 0) return;
+    shared_.push_back(std::make_shared<SharedTensor>(node, tensor));
+  });
 }
 
 std::shared_ptr<const SharedTensor> NodeLink::shared(const at::Tensor& tensor) const {
