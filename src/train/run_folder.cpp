@@ -334,6 +334,7 @@ RunRecords RunFolder::open(const RunConfig& config, const comm::MpiGroup& world)
   RunRecords records;
   comm::agreed_on_rank_0(world, [&] {
     records.metrics = MetricsLog(str(path_, "/", kMetrics), old_file);  // first: see never_did_a_step()
+    if (is_continued_) fs::remove(summary_path());  // it is of the earlier part, and so is all that it says
     records.metrics.show(EventFile(str(path_, "/", kEvents)));
     if (config.usage_interval > 0.0) {
       records.usage = MetricsLog(str(path_, "/", kUsage), old_file);

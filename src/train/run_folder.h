@@ -59,7 +59,7 @@ class RunFolder {
   bool is_continued() const { return is_continued_; }
   /// When all is ready for the first step: writes config.yaml (config-2.yaml and so on beside an earlier part's),
   /// starts out.log, and opens metrics.jsonl and usage.jsonl on rank 0; elsewhere the result is logs that do nothing.
-  /// Collective over `world`.
+  /// An earlier part's summary.json is removed. Collective over `world`.
   RunRecords open(const RunConfig& config, const comm::MpiGroup& world) const;
 
  private:

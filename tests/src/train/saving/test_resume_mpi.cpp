@@ -209,6 +209,11 @@ TEST_CASE("resume: a run goes on in its own folder by --load too, and what no st
     config.checkpoint.load = folder.file(inside);
     CHECK(train::RunFolder(config, world).is_continued());
   }
+  on_rank_0([&] { std::ofstream(config.run_dir + "/summary.json") << "{}"; });
+  { train::RunFolder(config, world).open(config, world); }
+  close_log_file();
+  world.barrier();
+  CHECK_FALSE(std::filesystem::exists(config.run_dir + "/summary.json"));  // it was of the earlier part
 }
 
 TEST_CASE("resume: without a good 'latest' auto takes the newest whole checkpoint, latest names it") {
