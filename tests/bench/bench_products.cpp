@@ -37,7 +37,7 @@ struct Shape {
 constexpr Shape kShapes[] = {{"ViT-B/16 b8 qkv", 1576, 768, 2304}, {"ViT-B/16 b8 proj", 1576, 768, 768},
                              {"ViT-B/16 b8 fc1", 1576, 768, 3072}, {"ViT-B/16 b8 fc2", 1576, 3072, 768},
                              {"weather b1 qkv", 4050, 384, 1152},  {"weather b1 fc1", 4050, 384, 1536},
-                             {"weather b1 fc2", 4050, 1536, 384}};
+                             {"weather b1 fc2", 4050, 1536, 384},  {"ViT-B/16 b8 qkv, tp 4", 1576, 768, 576}};
 
 struct Line {
   std::string name;

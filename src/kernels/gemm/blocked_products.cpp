@@ -56,38 +56,33 @@ void store_tile(const float* sums, const float* bias, Range rows, Range columns,
   }
 }
 
-// The tiles of `part`, one of `parts` with equally many columns in all: the last panel may be a narrow one. Tiles are
-// numbered in the order of the panels, so that a thread's panel stays in its cache.
-template <class T>
-Range tiles_of_part(int64_t part, int64_t parts, int64_t row_blocks, int64_t num_columns) {
+// The tiles of threads `own` of `threads`: a result is cut into blocks of `block` of its `extent` rows or columns, of
+// which the last may be a narrow one, and each block into `tiles`; every thread takes as much of it. Tiles are numbered
+// block by block, so that what a thread's tiles have in common stays in its cache.
+Range tiles_of_threads(Range own, int64_t threads, int64_t block, int64_t extent, int64_t tiles) {
+  if (tiles == 0) return {};
   const auto tile_at = [&](int64_t position) {
-    const int64_t panel = position / (row_blocks * kPanelColumns<T>);
-    const int64_t columns = block_range(panel, kPanelColumns<T>, num_columns).size();
-    const int64_t rest = position - panel * row_blocks * kPanelColumns<T>;
-    return panel * row_blocks + (rest == 0 ? 0 : rest / columns);
+    const int64_t index = position / (tiles * block);
+    const int64_t rest = position - index * tiles * block;
+    return index * tiles + (rest == 0 ? 0 : rest / block_range(index, block, extent).size());
   };
-  const Range positions = Partition(row_blocks * num_columns, parts).part(part);
-  return {tile_at(positions.begin), tile_at(positions.end)};
+  const Partition positions(tiles * extent, threads);
+  return {tile_at(positions.part(own.begin).begin), tile_at(positions.part(own.end - 1).end)};
 }
 
 // A B + bias.
 template <class T>
 void multiply(const at::Tensor& a, const at::Tensor& panels, const at::Tensor& bias, const BlockedOutput& out) {
   const int64_t num_columns = bias.size(0);
-  const int64_t row_blocks = num_blocks(a.size(0), kTileRows<T>);
-  if (row_blocks == 0) {
-    return;
-  }
-  const int64_t parts = at::get_num_threads();
-  at::parallel_for(0, parts, 1, [&](int64_t begin, int64_t end) {
+  const int64_t row_blocks = num_blocks(a.size(0), kTileRows<T>), threads = at::get_num_threads();
+  at::parallel_for(0, threads, 1, [&](int64_t begin, int64_t end) {
     const MemoryScope scope(MemoryClass::kWorkspaces);
     const at::Tensor tile = at::empty({kTileRows<T>, kPanelColumns<T>}, at::kFloat);
     float* const sums = tile.mutable_data_ptr<float>();
-    const Range tasks{tiles_of_part<T>(begin, parts, row_blocks, num_columns).begin,
-                      tiles_of_part<T>(end - 1, parts, row_blocks, num_columns).end};
-    for (int64_t task = tasks.begin; task < tasks.end; ++task) {
-      const int64_t panel = task / row_blocks;
-      const Range rows = block_range(task % row_blocks, kTileRows<T>, a.size(0));
+    const Range own = tiles_of_threads({begin, end}, threads, kPanelColumns<T>, num_columns, row_blocks);
+    for (int64_t index = own.begin; index < own.end; ++index) {
+      const int64_t panel = index / row_blocks;
+      const Range rows = block_range(index % row_blocks, kTileRows<T>, a.size(0));
       const Range columns = block_range(panel, kPanelColumns<T>, num_columns);
       sum_tile<T>(a, panels, panel, rows, columns.size(), sums);
       store_tile<T>(sums, bias.const_data_ptr<float>(), rows, columns, num_columns, out);
@@ -155,18 +150,17 @@ template <class T>
 void add_weight_gradient(const at::Tensor& gradient, const at::Tensor& dy, const at::Tensor& x) {
   const MemoryScope scope(MemoryClass::kWorkspaces);
   const at::Tensor right = pack_panels(x);
-  const int64_t inputs = gradient.size(1);
-  const int64_t row_blocks = num_blocks(gradient.size(0), kRows);
-  // A task transposes its rows once for all its columns: cut the columns only as far as the threads need tasks.
-  const int64_t wanted = num_blocks(2 * at::get_num_threads(), row_blocks);
-  const Partition cuts(right.size(0), std::clamp<int64_t>(wanted, 1, right.size(0)));
-  at::parallel_for(0, row_blocks * cuts.parts(), 1, [&](int64_t begin, int64_t end) {
+  const int64_t inputs = gradient.size(1), num_panels = right.size(0), threads = at::get_num_threads();
+  at::parallel_for(0, threads, 1, [&](int64_t begin, int64_t end) {
     const MemoryScope scope_of_thread(MemoryClass::kWorkspaces);
     const at::Tensor block = at::empty({kRows, kDepth + kStrideGap}, dy.options());
     T* const transposed = block.mutable_data_ptr<T>();
-    for (int64_t task = begin; task < end; ++task) {
-      const Range rows = block_range(task / cuts.parts(), kRows, gradient.size(0));
-      const Range panels = cuts.part(task % cuts.parts());
+    Range own = tiles_of_threads({begin, end}, threads, kRows, gradient.size(0), num_panels);
+    while (own.begin < own.end) {  // rows are transposed once for all of their panels
+      const Range rows = block_range(own.begin / num_panels, kRows, gradient.size(0));
+      const int64_t panel = own.begin % num_panels;
+      const Range panels{panel, std::min(num_panels, panel + own.size())};
+      own.begin += panels.size();
       if (gradient.scalar_type() == at::kFloat) {
         float* const first = gradient.mutable_data_ptr<float>() + rows.begin * inputs;
         add_tile(dy, right, rows, panels, inputs, transposed, {first + panels.begin * kPanelColumns<T>, inputs});
