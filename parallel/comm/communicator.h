@@ -94,9 +94,12 @@ class Communicator {
   /// How the bytes move, for the lines of the start: "self", "mpi, shared memory", "mpi, node by node", "nccl 2.28.9".
   virtual std::string back_end() const = 0;
 
-  /// Says that many operations will be of views of `tensor`, equal ones on all ranks: a back end may be faster then.
-  /// That of the host adds up tensors of shareable_zeros() where the ranks of a node have them. Collective.
+  /// Says that many operations will be of views of `tensor`, on all ranks of the same part of it: a back end may be
+  /// faster then. That of the host adds up tensors of shareable_zeros() where the ranks of a node have them; where they
+  /// cannot all map them, it does as before (warn_of_unshared()). Collective.
   virtual void share(const at::Tensor& /*tensor*/) {}
+  /// Whether share() is of use to any rank of the group.
+  virtual bool may_share() const { return false; }
 
   /// In place: every rank's `tensor` becomes the reduction over the ranks.
   virtual Work all_reduce(const at::Tensor& tensor, ReduceOp op) = 0;

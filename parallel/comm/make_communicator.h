@@ -68,6 +68,13 @@ struct LongestSum {
 /// taken to be there. Pure.
 int64_t host_group_bytes(int rank, const TransportOptions& options, const LongestSum& longest);
 
+/// How many ranks of its node, itself among them, `rank` of such a group has in common what share() is told of. Pure.
+int num_sharing_ranks(int rank, const TransportOptions& options);
+
+/// Warns, once and on rank 0, where tensors of shareable_zeros() that were to be shared are not, on any rank: which,
+/// and why. Collective.
+void warn_of_unshared(const MpiGroup& world);
+
 class SelfCommunicator final : public CommunicatorBase {
  public:
   SelfCommunicator(std::string axis, at::DeviceType device_type)

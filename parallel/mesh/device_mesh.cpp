@@ -228,22 +228,34 @@ comm::TransportOptions options_of(const ParallelDims& dims, Group group, const s
   return own;
 }
 
+comm::TransportOptions with_blocks(comm::TransportOptions options) {
+  if (options.sum_blocks.empty()) options.sum_blocks = options.nodes;
+  return options;
+}
+
+int place_among(const std::vector<int>& members, int rank) {
+  return static_cast<int>(std::find(members.begin(), members.end(), rank) - members.begin());
+}
+
 }  // namespace
 
 int64_t own_bytes_of_groups(const ParallelDims& dims, int rank, c10::DeviceType device,
                             const comm::TransportOptions& options, const LongestSums& longest) {
   if (options.nodes.size() == 1) return 0;
-  comm::TransportOptions everywhere = options;
-  if (everywhere.sum_blocks.empty()) everywhere.sum_blocks = everywhere.nodes;
+  const comm::TransportOptions everywhere = with_blocks(options);
   int64_t bytes = comm::host_group_bytes(rank, options_of_world(dims, everywhere), {});
   for (const Group group : kGroups) {
     const std::vector<int> members = dims.members(rank, group);
     if (device != c10::DeviceType::CPU || members.size() == 1) continue;
-    const auto place = std::find(members.begin(), members.end(), rank) - members.begin();
-    bytes += comm::host_group_bytes(static_cast<int>(place), options_of(dims, group, members, everywhere),
+    bytes += comm::host_group_bytes(place_among(members, rank), options_of(dims, group, members, everywhere),
                                     longest[static_cast<size_t>(group)]);
   }
   return bytes;
+}
+
+int num_sharing_ranks(const ParallelDims& dims, int rank, Group group, const comm::TransportOptions& options) {
+  const std::vector<int> members = dims.members(rank, group);
+  return comm::num_sharing_ranks(place_among(members, rank), options_of(dims, group, members, with_blocks(options)));
 }
 
 DeviceMesh::DeviceMesh(const ParallelDims& dims, const comm::MpiGroup& world, c10::Device device,

@@ -103,6 +103,10 @@ using LongestSums = std::array<comm::LongestSum, kNumGroups>;
 int64_t own_bytes_of_groups(const ParallelDims& dims, int rank, c10::DeviceType device,
                             const comm::TransportOptions& options, const LongestSums& longest);
 
+/// How many ranks of its group on its node, itself among them, `rank` shares gradients and parameters with, in a mesh
+/// of host ranks with such `options`. Pure.
+int num_sharing_ranks(const ParallelDims& dims, int rank, Group group, const comm::TransportOptions& options);
+
 /// Who is in which group. A group of one is a group like any other, so that no layer asks whether it is distributed.
 /// The rank in the group of an axis is the coordinate on it; ranks of other groups follow the world's.
 class DeviceMesh {

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "parallel/comm/make_communicator.h"
 #include "src/base/files.h"
 #include "src/base/host.h"
 #include "src/base/log.h"
@@ -192,6 +193,7 @@ int calibrate(const CalibrateOptions& chosen, comm::MpiSession& session) {
     log_line(str("measured ", name, ", ", fixed_text(timer.seconds(), 0), " s so far"));
   }
   population.messages = train::calibrate_messages(world);
+  comm::warn_of_unshared(world);
   const auto nodes = train::calibrate_nodes(world);
   if (const double share = others.share(session); share > kMostOfOthers) {
     log_warning(

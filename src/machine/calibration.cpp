@@ -5,7 +5,6 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/zeros.h>
-
 #include <torch/csrc/autograd/variable.h>
 #include <unistd.h>
 
@@ -90,9 +89,7 @@ double measured_seconds(const Case& one, const comm::MpiGroup& world) {
     return seconds;
   };
   std::vector<double> times = {round_of(1)};  // starts threads, generates kernels
-  if (slowest(times.front()) < kLong) {
-    times = {round_of(1)};
-  }
+  if (slowest(times.front()) < kLong) times = {round_of(1)};
   const double once = std::max(slowest(times.front()), 1e-6);
   const auto calls = std::clamp<size_t>(static_cast<size_t>(kRoundSeconds / once), 1, one.most_calls);
   const double per_round = once * static_cast<double>(calls);
@@ -477,11 +474,13 @@ Case message_case(const std::string& kind, comm::Communicator& group, double byt
   const int64_t part = whole(bytes) / static_cast<int64_t>(sizeof(float)) / group.size();
   const at::Tensor all = shareable_zeros(part * group.size(), at::kFloat),
                    own = all.narrow(0, group.rank() * part, part);
-  group.share(all);
-  if (kind == "reduce_scatter") {
-    return {moved, [=, &group](size_t /*call*/) { group.reduce_scatter(own, all, comm::ReduceOp::kSum).wait(); }};
-  }
-  return {moved, [=, &group](size_t /*call*/) { group.all_gather(all, own).wait(); }};
+  const auto run = [=, &group, scatters = kind == "reduce_scatter"](size_t /*call*/) {
+    (scatters ? group.reduce_scatter(own, all, comm::ReduceOp::kSum) : group.all_gather(all, own)).wait();
+  };
+  const auto share = [=, &group](size_t call) {  // when all have their tensors
+    if (call == 0) group.share(all);
+  };
+  return {moved, run, share};
 }
 
 double compute_from(double value, int64_t iterations) {

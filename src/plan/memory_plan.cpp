@@ -180,6 +180,14 @@ model::ActivationBytes most_activations(const StepConfig& config, const ReplicaP
   return most;
 }
 
+comm::TransportOptions planned_transport(const StepConfig& config, const ComputeTraits& compute) {
+  const int ranks = parallel_dims(config.parallel).size();
+  comm::TransportOptions options = transport_options(config.parallel);
+  options.nodes = compute.nodes.empty() ? std::vector{ranks} : compute.nodes;
+  options.sum_blocks = parse_sum_blocks(config.parallel.sum_blocks, ranks).value_or(options.nodes);
+  return options;
+}
+
 // What ranks hold for the groups that span nodes.
 int64_t group_bytes(const StepConfig& config, const ReplicaPlan& replica, ModelPlace place,
                     const tensor::FlatLayout& flat, const ComputeTraits& compute) {
@@ -189,9 +197,7 @@ int64_t group_bytes(const StepConfig& config, const ReplicaPlan& replica, ModelP
   const ParallelConfig& parallel = config.parallel;
   const mesh::ParallelDims dims = parallel_dims(parallel);
   const zero::PrecisionPolicy policy = precision_policy(config.precision);
-  comm::TransportOptions options = transport_options(parallel);
-  options.nodes = compute.nodes;
-  options.sum_blocks = parse_sum_blocks(parallel.sum_blocks, dims.size()).value_or(compute.nodes);
+  const comm::TransportOptions options = planned_transport(config, compute);
   int64_t bucket = 0;
   for (const auto& one : flat.buckets) {
     bucket = std::max(bucket, one.range.size());
@@ -215,15 +221,11 @@ int64_t shared_bytes(const StepConfig& config, const ReplicaPlan& replica, Model
   const zero::PrecisionPolicy policy = precision_policy(config.precision);
   const mesh::ParallelDims dims = parallel_dims(config.parallel);
   const int rank = dims.rank({replica.replica, place.tensor_rank, place.stage});
+  const comm::TransportOptions options = planned_transport(config, compute);
   // Of so many bytes of each rank of a group its share of the others of its node; where `alone`, only if all are there.
   const auto of_others = [&](mesh::Group group, int64_t bytes, bool alone) -> int64_t {
-    const std::vector<int> members = dims.members(rank, group);
-    const auto sizes = compute.nodes.empty() ? std::vector<int>{static_cast<int>(members.size())}
-                                             : mesh::blocks_of(members, compute.nodes);
-    const comm::GroupNodes nodes(sizes, sizes, comm::TransportOptions().most_nodes_in_one_step);
-    const auto own = static_cast<int>(std::find(members.begin(), members.end(), rank) - members.begin());
-    const int64_t there = nodes.ranks(nodes.node_of(own)).size();
-    return alone && nodes.num_nodes() > 1 ? 0 : bytes * (there - 1) / there;
+    const int there = mesh::num_sharing_ranks(dims, rank, group, options);
+    return alone && there < std::ssize(dims.members(rank, group)) ? 0 : bytes * (there - 1) / there;
   };
   const int64_t reduced = flat.size * size_of(policy.reduce);
   const mesh::Group all = dims.cuts_data() ? mesh::Group::kShard : mesh::Group::kData;

@@ -88,7 +88,7 @@ class Network {
     if (spread.ranks == 1 || bytes <= 0.0) {
       return {};
     }
-    const double on_node = spread.per_node > 1 ? on_one_node(kind, group, spread.per_node, bytes) : 0.0;
+    const double on_node = spread.per_node > 1 ? on_one_node(kind, group, bytes) : 0.0;
     // Each node sends and receives its part once, and all groups of a node at the same time.
     const double crossing = spread.nodes > 1 ? bytes * bus_factor(kind, spread.nodes) * spread.groups / rate() : 0.0;
     if (!is_host_) {
@@ -115,13 +115,15 @@ class Network {
     int groups = 1;    // on a node
   };
 
-  // On CPUs replicas add up gradients where they lie, as the halves of a sum do; what tensor ranks add up goes through
-  // slots.
-  double on_one_node(const std::string& kind, Group group, int ranks, double bytes) const {
-    if (!is_host_ || kind != "all_reduce" || group == Group::kTensor) {
-      return within(kind, ranks, bytes);
-    }
-    return within("reduce_scatter", ranks, bytes) + within("all_gather", ranks, bytes);
+  // On CPUs replicas add up gradients where they lie, as the halves of a sum do. What tensor ranks add up goes through
+  // slots, and so does what is gathered from several nodes: at the rate of such a sum, of which it is a half.
+  double on_one_node(const std::string& kind, Group group, double bytes) const {
+    const Spread& spread = spreads_[static_cast<size_t>(group)];
+    const auto of = [&](const std::string& table) { return within(table, spread.per_node, bytes); };
+    if (!is_host_ || group == Group::kTensor) return of(kind);
+    const double gathered = spread.nodes > 1 ? of("all_reduce") / 2.0 : of("all_gather");
+    if (kind == "all_gather") return gathered;
+    return kind == "all_reduce" ? of("reduce_scatter") + gathered : of(kind);
   }
   double within(const std::string& kind, int ranks, double bytes) const {
     const auto table = messages_.find(kind);

@@ -318,7 +318,7 @@ tensor::ParameterBuffer make_buffer(const model::VitOptions& options, Range unit
   const int64_t bucket = tensor::bucket_elements(chosen.bucket_bytes, precision.gradient, mesh.device().type());
   auto layout = tensor::make_flat_layout(specs, bucket, chosen.shards);
   const auto gradient = training ? std::optional(precision.gradient) : std::nullopt;
-  const bool shareable = training && mesh.data().size() > 1;
+  const bool shareable = training && mesh.data().may_share();
   return {std::move(specs), std::move(layout), precision.compute, gradient, mesh.device(), shareable};
 }
 

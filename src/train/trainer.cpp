@@ -11,6 +11,7 @@
 
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/failure.h"
+#include "parallel/comm/make_communicator.h"
 #include "parallel/comm/operation.h"
 #include "parallel/comm/statistics.h"
 #include "src/base/device/device_graph.h"
@@ -184,6 +185,7 @@ Trainer::Trainer(const RunConfig& config, const comm::MpiGroup& world, mesh::Dev
                                .target = engine_.model().is_last_stage(),
                                .state = engine_.model().is_last_stage() && data.increments},
                               {position_.epoch, position_.samples_of_epoch})) {
+  comm::warn_of_unshared(world);
   engine_.model().set_loss_weights(
       loss_weights(config.loss, config.model, config.data.stats, world, loss_fields(*data.train, data.described)));
   log_.set_total_steps(last_step_);

@@ -122,6 +122,14 @@ END
     fail "full shared memory, and nobody says so"
 fi
 
+# --- a limit on the size of files, of one rank: its gradients are in none, which no other rank can map, and all is said
+if [ "$ranks" = 2 ]; then
+  printf '#!/bin/sh\n[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" != 1 ] || ulimit -f 32000\nexec "$@"\n' >limited
+  chmod +x limited
+  expect 0 "File too large; what ranks add up goes through /dev/shm" "${launcher[@]}" ./limited "$program" "${builtin[@]}" \
+    --embed-dim 768 --dp 2 --test-steps 2 --run-dir limited-run
+fi
+
 # --- outputs on top of inputs, also with --overwrite and by way of links
 ln -s valid.h5 images/link.h5
 kept images/valid.h5 64 "images/valid.h5" "${evaluate[@]}" --predictions images/valid.h5 --overwrite

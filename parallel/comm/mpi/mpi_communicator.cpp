@@ -15,6 +15,7 @@
 #include "parallel/comm/nodes/node_collectives.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
+#include "src/base/shareable_tensor.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::comm {
@@ -56,6 +57,11 @@ std::vector<int> speaking_nodes(const std::vector<int>& machines, const SumBlock
   return speaks_alone ? std::vector<int>(static_cast<size_t>(ranks), 1) : machines;
 }
 
+GroupNodes nodes_of(const TransportOptions& options) {
+  const SumBlocks& blocks = options.sum_blocks.empty() ? options.nodes : options.sum_blocks;
+  return {speaking_nodes(options.nodes, blocks, options.host_path), blocks, options.most_nodes_in_one_step};
+}
+
 class MpiCommunicator final : public CommunicatorBase {
  public:
   MpiCommunicator(std::string axis, MpiGroup group, const TransportOptions& options)
@@ -77,16 +83,14 @@ class MpiCommunicator final : public CommunicatorBase {
     if (machines.size() > 1) link_->count_for(this->axis(), machines);
   }
 
+  bool may_share() const override { return link_->num_nodes() < size(); }
+
   void share(const at::Tensor& tensor) override {
     try {
       link_->share(tensor);
     } catch (const AgreedError& error) {
       if (error.error_class() != ErrorClass::kIo) throw;
-      static bool is_told = false;  // once in a process
-      if (error.speaks() && !std::exchange(is_told, true)) {
-        log_warning(str(error.place(), ": ", error.message(), "; what ranks add up goes through /dev/shm instead, ",
-                        "which is slower"));
-      }
+      if (error.speaks()) note_unshared(error);
     }
   }
 
@@ -117,14 +121,11 @@ class MpiCommunicator final : public CommunicatorBase {
 
   // Once in a process: all of its groups are of the same nodes.
   static void warn_of_messages(int ranks, int64_t free, int64_t wanted) {
-    static const bool is_told = [&] {
-      log_warning(str("a node of a group of ", ranks, " ranks has ", bytes_text(free), " free in /dev/shm, where ",
-                      bytes_text(wanted),
-                      " are needed for its ranks to meet: every rank sends messages instead, which ",
-                      "is slower; remove what is left there, or have it mounted larger (docker --shm-size)"));
-      return true;
-    }();
-    static_cast<void>(is_told);
+    static bool is_told = false;
+    if (std::exchange(is_told, true)) return;
+    log_warning(str("a node of a group of ", ranks, " ranks has ", bytes_text(free), " free in /dev/shm, where ",
+                    bytes_text(wanted), " are needed for its ranks to meet: every rank sends messages instead, which ",
+                    "is slower; remove what is left there, or have it mounted larger (docker --shm-size)"));
   }
 
   Started start_all_reduce(const at::Tensor& tensor, ReduceOp op, const Work::State* first) override {
@@ -154,10 +155,22 @@ std::unique_ptr<Communicator> make_mpi_communicator(const std::string& axis, Mpi
   return std::make_unique<MpiCommunicator>(axis, std::move(group), options);
 }
 
+void warn_of_unshared(const MpiGroup& world) {
+  try {
+    agree(world, unshared());
+  } catch (const AgreedError& error) {
+    log_warning(str(error.place(), ": ", error.message(), "; what ranks add up goes through /dev/shm instead, ",
+                    "which is slower"));
+  }
+}
+
+int num_sharing_ranks(int rank, const TransportOptions& options) {
+  const GroupNodes nodes = nodes_of(options);
+  return static_cast<int>(nodes.ranks(nodes.node_of(rank)).size());
+}
+
 int64_t host_group_bytes(int rank, const TransportOptions& options, const LongestSum& longest) {
-  const SumBlocks& blocks = options.sum_blocks.empty() ? options.nodes : options.sum_blocks;
-  const GroupNodes nodes(speaking_nodes(options.nodes, blocks, options.host_path), blocks,
-                         options.most_nodes_in_one_step);
+  const GroupNodes nodes = nodes_of(options);
   if (nodes.num_nodes() == 1) return 0;
   const int64_t slot = options.slot_bytes_between_nodes;
   const int node = nodes.node_of(rank);

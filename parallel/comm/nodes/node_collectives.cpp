@@ -60,6 +60,9 @@ int detail_of(at::ScalarType type, ReduceOp op) {
   return static_cast<int>(type) << 4 | static_cast<int>(op);
 }
 
+// In it: of tensors that ranks share.
+constexpr int kShared = 1 << 15;
+
 // Up to kSmallBytes. On one node every rank reduces everything; else the leader does, and the leaders by the tree.
 class SmallAllReduce final : public NodeTask {
  public:
@@ -166,7 +169,8 @@ class Reduction : public PartsTask {
   // Of so many elements of the tensor, or of each rank's part.
   Reduction(const std::shared_ptr<NodeLink>& the_link, Operation kind, const at::Tensor& tensor, ReduceOp op,
             int64_t elements, bool reduces)
-      : PartsTask(the_link, kind, static_cast<int64_t>(tensor.nbytes()), detail_of(tensor.scalar_type(), op),
+      : PartsTask(the_link, kind, static_cast<int64_t>(tensor.nbytes()),
+                  detail_of(tensor.scalar_type(), op) | (the_link->shared(tensor) != nullptr ? kShared : 0),
                   rounds_of(elements, elements_per_round(*the_link, kind, tensor)), reduces),
         type_(tensor.scalar_type()),
         op_(op),
@@ -467,8 +471,6 @@ class SharedTask final : public NodeTask {
       : NodeTask(std::move(the_link), kind, bytes, kShared | detail, 1, true), work_(std::move(work)) {}
 
  private:
-  static constexpr int kShared = 1 << 15;
-
   void put_in(int64_t /*round*/) override {}
   void reduce_share(int64_t /*round*/) override { work_(); }
   void take_out(int64_t /*round*/) override {}

@@ -3,11 +3,16 @@
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/zeros.h>
+#include <c10/util/Exception.h>
 #include <doctest/doctest.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
+#include <cstdint>
 #include <memory>
+#include <string>
 
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"
@@ -60,4 +65,23 @@ TEST_CASE("shareable tensor: a name that is none, or of something else, is refus
   name = shared_name(tensor);
   name.descriptor = 1 << 20;
   CHECK_THROWS_WITH_AS(map_shared(name), doctest::Contains("No such file"), Error);
+}
+
+TEST_CASE("shareable tensor: what no machine has is refused at once, as of any other tensor") {
+  CHECK_THROWS_AS(shareable_zeros(int64_t{1} << 45, at::kFloat), c10::OutOfMemoryError);
+}
+
+TEST_CASE("shareable tensor: ordinary zeros, and the reason, where files may not be so large") {
+  const pid_t child = fork();
+  if (child == 0) {
+    std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit most{1000, 1000};
+    bool is_right = setrlimit(RLIMIT_FSIZE, &most) == 0 && !unshared();
+    const at::Tensor tensor = shareable_zeros(1000, at::kFloat);
+    is_right = is_right && shared_name(tensor).bytes == 0 && tensor.eq(0.0).all().item<bool>();
+    _exit(is_right && unshared()->message().find("File too large") != std::string::npos ? 0 : 1);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
 }
