@@ -4,16 +4,14 @@
     time_model.py measure PROGRAM OUT.json COUNT CROWDED ROUNDS -- LAUNCHER WORDS...
     time_model.py judge PROGRAM OUT.json [PLOT.svg]
 
-`measure` calibrates this machine of two cores, with one rank of two threads and with two ranks (into machine.json beside
-OUT.json), draws COUNT trainings that fill the cores and CROWDED ones of 4, 8 and 16 ranks by seed, none of whose sizes
-were calibrated on, and writes what the median of the steps of `--test-steps` was, with the load of the machine beside
-it: of all of them once in each of ROUNDS rounds; an OUT.json that is there is gone on with, and its calibration kept. The
-launcher's words end with the option that takes the number of ranks. A virtual machine changes its speed by 15 % within
-minutes, whatever runs in it: one and the same training, the yardstick of the precision and of one rank or several, is
-measured after the calibration and before and after each drawn one, and tells how fast the machine was beside; where
-these two differ by more than 5 % all three are measured again, up to five times. `judge` sets what `plan --machine` says
-beside the median of the rounds, as they were measured and at the speed that the machine had when it was calibrated: for
-each training, by kind, and the share within 10 % (25 % of the crowded ones).
+`measure` draws COUNT trainings that fill this machine's two cores and CROWDED ones of 4, 8 and 16 ranks by seed, none of
+whose sizes is calibrated on. Each of ROUNDS rounds calibrates the machine, with one rank of two threads and with two
+ranks (into machine-ROUND.json beside OUT.json), and then measures all of them once: what the median of the steps of
+`--test-steps` was. A virtual machine changes its speed by a third from second to second and by a few percent from minute
+to minute, arithmetic and memory each in its own way, whatever runs in it; so a training is judged by the median of its
+rounds, which lie a quarter of an hour apart, beside the median of what `plan --machine` says with each round's file. The
+launcher's words end with the option that takes the number of ranks; an OUT.json that is there is gone on with. `judge`
+prints each training, the errors by kind, and the share within 10 % (25 % of the crowded ones).
 """
 import json
 import os
@@ -34,7 +32,7 @@ MODELS = {
 CROWDED = [(4, 1, 1), (2, 2, 1), (2, 1, 2), (1, 2, 2), (1, 4, 1), (1, 1, 4), (2, 2, 2), (4, 2, 1), (8, 1, 1), (4, 2, 2)]
 CORES = 2
 PHASES = ("forward", "backward", "reduce", "optimizer")
-STEADY = 0.05  # the most by which the yardstick may have changed from before a training to after it
+SECONDS = 5.0  # of steps, about, a training and round
 BOUNDS = {False: 0.10, True: 0.25}  # of the errors, by whether ranks share cores
 
 
@@ -65,14 +63,6 @@ def is_crowded(point):
     return point["ranks"] * point["options"]["threads"] > CORES
 
 
-def yardstick(point):
-    """The training beside which the machine's speed is told."""
-    ranks = min(point["ranks"], CORES)
-    options = {**MODELS["weather-128"], "dp": ranks, "tp": 1, "pp": 1, "precision": point["options"]["precision"],
-               "micro-batch-size": 2, "global-batch-size": 2 * ranks, "data": "synthetic", "threads": CORES // ranks}
-    return {"ranks": ranks, "options": options}
-
-
 def words(options):
     return [word for name, value in options.items() for word in (f"--{name}", str(value))]
 
@@ -97,89 +87,74 @@ def run(program, launcher, point, steps):
     return summary, options["global-batch-size"] / summary["samples_per_s"]
 
 
-def predicted(program, out, point):
+def machine_of(out, of_round):
+    return out.parent / f"machine-{of_round}.json"
+
+
+def predicted(program, machine, point):
     return json.loads(output([program, "plan", *words(point["options"]), "--ranks", str(point["ranks"]), "--machine",
-                              str(out.parent / "machine.json"), "--json"]))["seconds_per_step"]
+                              str(machine), "--json"]))["seconds_per_step"]
 
 
-def steps_for(program, out, point):
-    seconds = 6.0  # of steps, about, a training
-    return max(5, min(60, int(seconds / predicted(program, out, point)["step"])))
+def calibrate(program, launcher, machine):
+    for ranks, threads in ((1, 2), (2, 1)):
+        os.environ["OMP_NUM_THREADS"] = str(threads)
+        print(output([*launcher, str(ranks), program, "calibrate", "--threads", str(threads), "--out", str(machine)]),
+              end="", flush=True)
 
 
 def measure(program, out, count, crowded, rounds, launcher):
     if len(os.sched_getaffinity(0)) != CORES:
         sys.exit(f"it is for machines of {CORES} cores")
-    machine = out.parent / "machine.json"
     rng = random.Random(20261124)
     points = [draw(rng) for _ in range(count)] + [draw_crowded(rng) for _ in range(crowded)]
-    found = json.loads(out.read_text()) if out.exists() else {"yardsticks": {}, "points": []}
-    yardsticks, points[:len(found["points"])] = found["yardsticks"], found["points"]
-
-    def keep():
-        out.write_text(json.dumps({"yardsticks": yardsticks, "points": points}, indent=1))
-
-    def of_yardstick(point):
-        return run(program, launcher, yardstick(point), 7)[1]
-
-    def name_of(point):
-        return f"{point['options']['precision']} {min(point['ranks'], CORES)}"
-
-    if not out.exists():
-        for ranks, threads in ((1, 2), (2, 1)):
-            os.environ["OMP_NUM_THREADS"] = str(threads)
-            print(output([*launcher, str(ranks), program, "calibrate", "--threads", str(threads), "--out", str(machine)]),
-                  end="", flush=True)
-            for point in points:
-                if min(point["ranks"], CORES) == ranks and name_of(point) not in yardsticks:
-                    yardsticks[name_of(point)] = of_yardstick(point)
-        keep()
+    found = json.loads(out.read_text()) if out.exists() else []
+    points[:len(found)] = found
     for of_round in range(rounds):
+        machine = machine_of(out, of_round)
+        if all(len(point.get("rounds", [])) > of_round for point in points):
+            continue
+        if not any(len(point.get("rounds", [])) > of_round for point in points):
+            machine.unlink(missing_ok=True)  # it may be of one rank alone
+            calibrate(program, launcher, machine)
         for number, point in enumerate(points):
             if len(point.setdefault("rounds", [])) > of_round:
                 continue
-            tries = []
-            for _ in range(5):
-                before = of_yardstick(point)
-                summary, measured = run(program, launcher, point, steps_for(program, out, point))
-                after = of_yardstick(point)
-                tries.append((abs(after / before - 1), 2 * yardsticks[name_of(point)] / (before + after), measured, summary))
-                if tries[-1][0] <= STEADY:
-                    break
-            change, speed, measured, summary = min(tries, key=lambda one: one[0])
+            step = predicted(program, machine, point)["step"]
+            summary, measured = run(program, launcher, point, max(5, min(60, int(SECONDS / step))))
             phases = {phase: statistics.mean(rank["seconds"][phase] for rank in summary["ranks"]) / summary["steps"]
                       for phase in PHASES}
-            point["rounds"].append({"measured": measured, "speed": speed, "change": change, "tries": len(tries), "phases": phases,
-                                    "load": os.getloadavg()[0]})
-            print(f"{number:3d} {point['layout']:8s} {point['model']:12s} {1e3 * measured:8.1f} ms, speed {speed:.3f} ± "
-                  f"{50 * change:.1f} % in {len(tries)} tries, load {os.getloadavg()[0]:.1f}", flush=True)
-            keep()
+            point["rounds"].append({"measured": measured, "phases": phases})
+            print(f"{of_round} {number:3d} {point['layout']:8s} {point['model']:12s} {1e3 * measured:8.1f} ms, predicted "
+                  f"{1e3 * step:8.1f}", flush=True)
+            out.write_text(json.dumps(points, indent=1))
+
+
+def spread(values):
+    return (max(values) - min(values)) / statistics.median(values)
 
 
 def judge(program, out, plot):
-    points = [point for point in json.loads(out.read_text())["points"] if point.get("rounds")]
+    points = [point for point in json.loads(out.read_text()) if point.get("rounds")]
     for number, point in enumerate(points):
-        options, plan, rounds = point["options"], predicted(program, out, point), point["rounds"]
-        def median(value):
-            return statistics.median(value(one) for one in rounds)
-        point["predicted"] = plan["step"]
-        point["as it was"] = plan["step"] / median(lambda one: one["measured"]) - 1
-        point["measured"] = median(lambda one: one["measured"] * one["speed"])
-        point["error"] = plan["step"] / point["measured"] - 1
+        options, rounds = point["options"], point["rounds"]
+        plans = [predicted(program, machine_of(out, of_round), point) for of_round in range(len(rounds))]
+        point["predicted"] = statistics.median(plan["step"] for plan in plans)
+        point["measured"] = statistics.median(one["measured"] for one in rounds)
+        point["error"] = point["predicted"] / point["measured"] - 1
         print(f"{number:3d} {point['model']:12s} {options['dp']} x {options['tp']} x {options['pp']} {options['precision']} "
               f"mb {options['micro-batch-size']} zero {options['zero']} {options['recompute']:10s} predicted "
-              f"{1e3 * plan['step']:8.1f} ms, error {100 * point['as it was']:+6.1f} %, at one speed {1e3 * point['measured']:8.1f} ms, "
+              f"{1e3 * point['predicted']:8.1f} ms ({100 * spread([plan['step'] for plan in plans]):2.0f} % apart), measured "
+              f"{1e3 * point['measured']:8.1f} ms ({100 * spread([one['measured'] for one in rounds]):2.0f} % apart), error "
               f"{100 * point['error']:+6.1f} %  "
-              + " ".join(f"{phase[0]} {1e3 * plan[phase]:.1f}/{1e3 * median(lambda one: one['phases'][phase] * one['speed']):.1f}"
-                         for phase in PHASES)
-              + f"  speed {median(lambda one: one['speed']):.3f} load {median(lambda one: one['load']):.1f}")
+              + " ".join(f"{phase[0]} {1e3 * statistics.median(plan[phase] for plan in plans):.1f}/"
+                         f"{1e3 * statistics.median(one['phases'][phase] for one in rounds):.1f}" for phase in PHASES))
     for crowded, bound in BOUNDS.items():
-        for what in ("as it was", "error"):
-            errors = [point[what] for point in points if is_crowded(point) == crowded]
-            if errors:
-                print(f"{'ranks that share cores' if crowded else 'a core a thread'}, {'at one speed' if what == 'error' else what}: "
-                      f"{sum(abs(error) <= bound for error in errors)} of {len(errors)} within {100 * bound:.0f} %; median error "
-                      f"{100 * statistics.median(errors):+.1f} %, largest {100 * max(errors, key=abs):+.1f} %")
+        errors = [point["error"] for point in points if is_crowded(point) == crowded]
+        if errors:
+            print(f"{'ranks that share cores' if crowded else 'a core a thread'}: {sum(abs(error) <= bound for error in errors)} of "
+                  f"{len(errors)} within {100 * bound:.0f} %; median error {100 * statistics.median(errors):+.1f} %, largest "
+                  f"{100 * max(errors, key=abs):+.1f} %")
     kinds = [(point[key], point["error"]) for point in points for key in ("model", "layout")]
     kinds += [(str(point["options"][key]), point["error"]) for point in points for key in ("precision", "recompute")]
     for kind in sorted({kind for kind, _ in kinds}):
@@ -205,7 +180,7 @@ def scatter(points, path):
         for sign in (-1, 1):
             axes.plot(ends, [(1 + sign * bound) * end for end in ends], style, color="0.4", linewidth=1,
                       label=f"±{100 * bound:.0f} %" if sign > 0 else None)
-    axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends, xlabel="measured, ms a step at the speed of the calibration",
+    axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends, xlabel="measured, ms a step",
              ylabel="predicted, ms a step")
     axes.legend()
     figure.tight_layout()
