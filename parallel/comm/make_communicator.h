@@ -72,7 +72,7 @@ int64_t host_group_bytes(int rank, const TransportOptions& options, const Longes
 int num_sharing_ranks(int rank, const TransportOptions& options);
 
 /// Warns, once and on rank 0, where tensors of shareable_zeros() that were to be shared are not, on any rank: which,
-/// and why. Collective.
+/// and why; unshared() says it on all of them. Collective.
 void warn_of_unshared(const MpiGroup& world);
 
 class SelfCommunicator final : public CommunicatorBase {

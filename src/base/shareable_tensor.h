@@ -32,7 +32,8 @@ SharedName shared_name(const at::Tensor& tensor);
 /// may not map it: another user's, or one that it does not see (containers).
 std::shared_ptr<char> map_shared(const SharedName& name);
 
-/// The first error for which memory of this process, or of others here, is not shared, as note_unshared() was told.
+/// The first error for which memory of this process, or of one that it works with, is not shared; as note_unshared()
+/// was told.
 std::optional<Error> unshared();
 void note_unshared(const Error& error);
 

@@ -17,6 +17,7 @@
 #include "parallel/comm/nodes/node_link.h"
 #include "parallel/tensor/step_context.h"
 #include "parallel/zero/rules/update_rule.h"
+#include "src/base/shareable_tensor.h"
 #include "src/kernels/attention/attend.h"
 #include "src/kernels/attention/blocked_attention.h"
 #include "src/kernels/gemm/device_products.h"
@@ -217,7 +218,7 @@ int64_t group_bytes(const StepConfig& config, const ReplicaPlan& replica, ModelP
 // node.
 int64_t shared_bytes(const StepConfig& config, const ReplicaPlan& replica, ModelPlace place,
                      const tensor::FlatLayout& flat, const ComputeTraits& compute) {
-  if (compute.device != c10::DeviceType::CPU) return 0;
+  if (compute.device != c10::DeviceType::CPU || !compute.shares) return 0;
   const zero::PrecisionPolicy policy = precision_policy(config.precision);
   const mesh::ParallelDims dims = parallel_dims(config.parallel);
   const int rank = dims.rank({replica.replica, place.tensor_rank, place.stage});
@@ -326,6 +327,7 @@ ComputeTraits compute_traits(const DataConfig& data, const CheckpointConfig& che
   traits.reading_threads = std::max(ahead.threads, 1);
   traits.fp32 = kernels::host_kernel().kernel;
   traits.nodes = nodes;
+  traits.shares = !unshared();
   traits.saves = checkpoint.keep > 0;
   traits.copies_state = checkpoint.copies_state();
   if (device.is_cuda()) {

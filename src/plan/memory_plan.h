@@ -32,6 +32,7 @@ struct ComputeTraits {
   kernels::ProductKernel fp32 = kernels::ProductKernel::kLibrary;  ///< host_kernel() on the host
   int capability = 90;                                             ///< of the GPU: 90 for sm_90
   std::vector<int> nodes;                                          ///< ranks of each; empty: all are on one
+  bool shares = true;                                              ///< memory with ranks of its node: !unshared()
   bool saves = false;                                              ///< checkpoints, in a run
   bool copies_state = false;                                       ///< CheckpointConfig::copies_state()
 };

@@ -159,6 +159,7 @@ void warn_of_unshared(const MpiGroup& world) {
   try {
     agree(world, unshared());
   } catch (const AgreedError& error) {
+    note_unshared(error);
     log_warning(str(error.place(), ": ", error.message(), "; what ranks add up goes through /dev/shm instead, ",
                     "which is slower"));
   }
