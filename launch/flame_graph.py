@@ -59,11 +59,8 @@ def drawn(box, left, row, height, scale, total, lines):
         left += part.count * scale
 
 
-def kinds_in(box, found):
-    found.add(box.kind)
-    for part in box.parts.values():
-        kinds_in(part, found)
-    return found
+def kinds_in(box):
+    return {box.kind}.union(*map(kinds_in, box.parts.values()))
 
 
 def write_svg(path, root, title):
@@ -76,8 +73,8 @@ def write_svg(path, root, title):
              "g:hover > rect { stroke-width: 2 }</style>",
              f'<rect width="{WIDTH:.0f}" height="{height:.0f}" fill="#fff"/>',
              f'<text x="{MARGIN}" y="22" style="font: bold 15px sans-serif">{html.escape(shown(title))}</text>']
-    left = MARGIN
-    for kind in [kind for kind in COLOURS if kind in kinds_in(root, set())]:
+    left, kinds = MARGIN, kinds_in(root)
+    for kind in filter(kinds.__contains__, COLOURS):
         lines.append(f'<rect x="{left:.1f}" y="36" width="13" height="13" fill="{COLOURS[kind]}"/>'
                      f'<text x="{left + 18:.1f}" y="47">{html.escape(kind)}</text>')
         left += 18 + len(kind) * LETTER + 16

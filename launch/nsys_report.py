@@ -2,25 +2,18 @@
 
     lines = summary({0: "out/rank_0.nsys-rep"}, "out")
 """
+import collections
 import csv
 import io
 import re
-import subprocess
 
 from messages import shown
+from perf_report import Unreadable, printed
 from tables import table_lines
 
 ENDING = "nsys-rep"
 MOST_KERNELS = 15
 LONGEST_NAME = 70
-
-
-class Unreadable(Exception):
-    """One line for the user; `is_empty`: nothing was captured."""
-
-    def __init__(self, text, is_empty=False):
-        super().__init__(text)
-        self.is_empty = is_empty
 
 
 def table_of(text):
@@ -44,16 +37,7 @@ def column(row, beginning):
 
 
 def stats(path, report):
-    command = ["nsys", "stats", "--force-export=true", "--format=csv", f"--report={report}", path]
-    try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False)
-    except OSError as error:
-        raise Unreadable(f"nsys cannot be run: {error.strerror}") from error
-    if done.returncode != 0:
-        said = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]
-        said = said or [f"exit code {done.returncode}"]
-        raise Unreadable(f"nsys stats --report={report} cannot read {shown(path)}: {shown(said[-1])}")
-    return table_of(done.stdout)
+    return table_of(printed("nsys", "stats", "--force-export=true", "--format=csv", f"--report={report}", path))
 
 
 MILLISECONDS = {"ns": 1e-6, "us": 1e-3, "\u03bcs": 1e-3, "ms": 1.0, "s": 1e3, "sec": 1e3}
@@ -61,6 +45,8 @@ MILLISECONDS = {"ns": 1e-6, "us": 1e-3, "\u03bcs": 1e-3, "ms": 1.0, "s": 1e3, "s
 
 def milliseconds(row):
     value, unit = column(row, "Total Time")
+    if unit not in MILLISECONDS:
+        raise Unreadable(f"a table of nsys stats has times in '{shown(unit)}', not in one of {', '.join(MILLISECONDS)}")
     return value * MILLISECONDS[unit]
 
 
@@ -75,29 +61,40 @@ def copies_by_direction(rows, value):
     return sums
 
 
+def read_rank(path):
+    """(the cells of its row, {kernel: milliseconds}). Raises Unreadable."""
+    kernels = collections.Counter()
+    for row in stats(path, "cuda_gpu_kern_sum"):
+        kernels[row["Name"]] += milliseconds(row)
+    copies = copies_by_direction(stats(path, "cuda_gpu_mem_time_sum"), milliseconds)
+    sizes = copies_by_direction(stats(path, "cuda_gpu_mem_size_sum"), lambda row: column(row, "Total")[0])
+    in_kernels = sum(kernels.values())
+    total = in_kernels + sum(copies.values())
+    share = [round(100 * value / total, 2) if total else None for value in copies.values()]
+    return [in_kernels, *copies.values(), share[0], share[1], sizes["host to device"]], kernels
+
+
 def summary(reports, _folder):
     """The tables; `reports`: {rank: path} of nsys-rep. Raises Unreadable."""
     if not reports:
         raise Unreadable("nsys wrote no report", is_empty=True)
-    rows, kernels = [], {}
+    rows, kernels, unreadable = [], collections.Counter(), []
     for rank, path in reports.items():
-        of_rank = stats(path, "cuda_gpu_kern_sum")
-        in_kernels = sum(map(milliseconds, of_rank))
-        copies = copies_by_direction(stats(path, "cuda_gpu_mem_time_sum"), milliseconds)
-        sizes = copies_by_direction(stats(path, "cuda_gpu_mem_size_sum"), lambda row: column(row, "Total")[0])
-        total = in_kernels + sum(copies.values())
-        share = [round(100 * value / total, 2) if total else None for value in copies.values()]
-        rows.append([rank, in_kernels, *copies.values(), share[0], share[1], sizes["host to device"]])
-        for kernel in of_rank:
-            kernels[kernel["Name"]] = kernels.get(kernel["Name"], 0.0) + milliseconds(kernel)
+        try:
+            cells, of_rank = read_rank(path)
+        except Unreadable as error:
+            unreadable.append(error)
+            continue
+        rows.append([rank, *cells])
+        kernels.update(of_rank)
     if not any(sum(row[1:5]) for row in rows):
-        raise Unreadable("nsys saw no work on a GPU", is_empty=True)
+        raise unreadable[0] if unreadable else Unreadable("nsys saw no work on a GPU", is_empty=True)
     all_kernels = sum(kernels.values())
     lines = ["Milliseconds of the GPUs' work, which may overlap:", "",
              *table_lines(["rank", "kernels", "host to device", "device to host", "other copies, memset", "% host to device",
                            "% device to host", "MB host to device"], rows)]
     if all_kernels:
-        longest = sorted(kernels.items(), key=lambda item: -item[1])[:MOST_KERNELS]
         lines += ["", *table_lines(["kernel, all ranks", "ms", "% of kernels"],
-                                   [[name[:LONGEST_NAME], time, round(100 * time / all_kernels, 1)] for name, time in longest])]
-    return lines
+                                   [[name[:LONGEST_NAME], time, round(100 * time / all_kernels, 1)] for name, time in
+                                    kernels.most_common(MOST_KERNELS)])]
+    return lines + [line for error in unreadable for line in ("", str(error))]

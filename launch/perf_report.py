@@ -30,7 +30,7 @@ PHASES = {"data wait": "data wait", "data copy in": "data copy", "forward": "for
 OF_OTHER_THREADS = {"read", "checkpoint writ"}
 ELSE = "between steps"
 # What a sample is of: the first that fits its innermost function's symbol and library.
-KINDS = [("kernel", r"", r"^\[|\.ko(\.\w+)?$"),
+KINDS = [("kernel", r"", r"^\[(?!unknown\]|JIT\])|\.ko(\.\w+)?$"),
          ("BLAS", r"^(mkl_|MKL|cblas_|sgemm|dgemm)", r"^lib(mkl|openblas|blis|cublas)"),
          ("oneDNN", r"^(dnnl|zendnn)", r"^(perf-\d+\.map|//anon|\[JIT\].*)$|^libdnnl"),
          ("vit_hybrid", r"", r"^vit_hybrid"),
@@ -56,6 +56,19 @@ class Unreadable(Exception):
 
 
 # ---- reading ---------------------------------------------------------------------------------------------------------
+
+
+def printed(*command):
+    """What a command prints of the file that is its last word. Raises Unreadable."""
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False)
+    except OSError as error:
+        raise Unreadable(f"{command[0]} cannot be run: {error.strerror}") from error
+    if done.returncode != 0:
+        said = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+        said = said or [f"exit code {done.returncode}"]
+        raise Unreadable(f"{' '.join(command[:2])} cannot read {shown(command[-1])}: {shown(said[-1])}")
+    return done.stdout
 
 
 class Sample:
@@ -103,8 +116,8 @@ def samples_of(text):
             is_main = process == thread
             if is_main:
                 main_names[process] = name
-            event = rest.split(":")[0].split()[-1]
-            samples.append(Sample(thread, is_main, phase_of(name, is_main, main_names.get(process, "")), event))
+            phase = phase_of(name, is_main, main_names.get(process, ""))
+            samples.append(Sample(thread, is_main, phase, rest.split(":")[0].strip()))
             frames = samples[-1].frames
     for sample in samples:
         sample.frames, sample.has_callers = known_frames(sample.frames)
@@ -112,12 +125,12 @@ def samples_of(text):
 
 
 def known_frames(inner_first):
-    """(from the caller in the step to the called, whether it is the step's). What stands behind the first caller that is not known
-    is noise."""
+    """(from the caller in the step to the called, whether it is the step's), or the step itself in what it does of its own. What
+    stands behind the first caller that is not known is noise."""
     frames = []
     for function, library in inner_first:
         if function == STEP:
-            return frames[::-1], True
+            return frames[::-1] or [(function, library)], True
         if frames and function == "[unknown]" and library == "[unknown]":
             break
         frames.append((function, library))
@@ -171,16 +184,8 @@ def write_rank(samples, rank, folder):
 
 
 def read_rank(path):
-    command = ["perf", "script", "--no-inline", "--show-task-events", "--show-lost-events", "-i", path,
-               "-F", "comm,pid,tid,time,event,period,ip,sym,dso"]
-    try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False)
-    except OSError as error:
-        raise Unreadable(f"perf cannot be run: {error.strerror}") from error
-    if done.returncode != 0:
-        said = [line.strip() for line in done.stderr.splitlines() if line.strip()] or [f"exit code {done.returncode}"]
-        raise Unreadable(f"perf script cannot read {shown(path)}: {shown(said[-1])}")
-    return samples_of(done.stdout)
+    return samples_of(printed("perf", "script", "--no-inline", "--show-task-events", "--show-lost-events",
+                              "-F", "comm,pid,tid,time,event,ip,sym,dso", "-i", path))
 
 
 # ---- tables ----------------------------------------------------------------------------------------------------------

@@ -277,6 +277,9 @@ if words[0] == "profile":
         open(given["output"] + ".nsys-rep", "w").write("report")
     sys.exit(code)
 assert words[0] == "stats" and given["format"] == "csv" and words[-1].endswith(".nsys-rep"), words
+if "rank_1." in words[-1] and "FAKE_KILLED" in os.environ:
+    print("Processing...")
+    sys.exit("ERROR: it is damaged")
 tables = {
     "cuda_gpu_kern_sum": """Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Name
 75.0,6000000,60,100000.0,100000.0,1,2,0.0,"void gemm<float, 128>(Params)"
@@ -296,7 +299,7 @@ print(f"Generating SQLite file\nProcessing [{words[-1]}] with [{given['report']}
 if os.environ.get("FAKE_CAPTURE") == "idle":
     print("SKIPPED: it does not contain CUDA kernel data.")
 else:
-    print(tables[given["report"]])
+    print(tables[given["report"]].replace("(ns)", os.environ.get("FAKE_UNIT", "(ns)")))
 '''
 
 
@@ -306,7 +309,7 @@ def script_text():
     step = "\t   1 vit_hybrid::train::Trainer::train_step (/x/vit_hybrid)\n\t   1 main (/x/vit_hybrid)\n"
 
     def sample(name, thread, at, *frames, tail=""):
-        head = f"{name:>9s}     7/{thread}   {at:.6f}:    2004008 cycles:P: \n"
+        head = f"{name:>9s}     7/{thread}   {at:.6f}: cycles:P: \n"
         return head + "".join(f"\t    ffff {function} ({library})\n" for function, library in frames) + tail + "\n"
 
     def rename(name, at):
@@ -419,6 +422,23 @@ def test_perf_words(launches):
     require(launches.log("perf")[-1] == "record vit_hybrid cpu-clock:u ['enable', 'disable']", f"used so: {launches.log('perf')}")
 
 
+def test_perf_kinds(source):
+    sys.path.insert(0, str(Path(source) / "launch"))
+    import perf_report
+    for library, wanted in (("[kernel.kallsyms]", "kernel"), ("[guest.kernel.kallsyms.7]", "kernel"), ("[vdso]", "kernel"),
+                            ("[vsyscall]", "kernel"), ("[ext4]", "kernel"), ("nvme.ko.xz", "kernel"), ("[unknown]", "others"),
+                            ("[JIT] tid 7", "oneDNN"), ("perf-7.map", "oneDNN")):
+        kind = perf_report.kind_of("[unknown]", library)
+        require(kind == wanted, f"{library} is of {kind}")
+    # What the step does of its own, and a sample of which nothing is known.
+    head = "forward     7/7   1.1: cycles:P: \n"
+    step = f"\t 1 {perf_report.STEP} (/x/vit_hybrid)\n\t 1 main (/x/vit_hybrid)\n\n"
+    (own, nothing), _ = perf_report.samples_of(head + step + head)
+    require(perf_report.stack_of(own) == [("forward", "phase"), (perf_report.STEP, "vit_hybrid")], f"{perf_report.stack_of(own)}")
+    kinds = [perf_report.kind_of(*perf_report.innermost(sample)) for sample in (own, nothing)]
+    require(kinds == ["vit_hybrid", "others"], f"kinds are {kinds}")
+
+
 def test_perf_problems(launches):
     mpi = ["mpirun", "-n", "2", "vit_hybrid", "--profile-steps=2-3"]
     out = launches.refused(PERF, "rank 0 (and 1 other): perf cannot be used on ", 66, command=mpi, FAKE_EVENTS="none")
@@ -485,10 +505,20 @@ def test_nsys(launches):
     require(re.search(r"^void gemm<float, 128>\(Params\) +12 +75$", text, re.M), f"the kernels are not right in\n{text}")
     launches.refused(["--tool=nsys"], "nsys wrote no report; the steps may be beyond", 65, FAKE_CAPTURE="no")
     launches.refused(["--tool=nsys"], "nsys saw no work on a GPU", 65, FAKE_CAPTURE="idle")
+    launches.refused(["--tool=nsys"], "a table of nsys stats has times in 'min', not in one of ns, ", 74, FAKE_UNIT="(min)")
+    # A report that is damaged loses its rank alone; the others' stay where they have nothing.
+    two = ["srun", "-n", "2", "vit_hybrid", "--profile-steps=2-3"]
+    out, text, _ = launches.launch(["--tool=nsys"], two, FAKE_KILLED="yes")
+    require(re.search(r"^ +0 +8 +1.5 ", text, re.M) and re.search(r"^void gemm<float, 128>\(Params\) +6 +75$", text, re.M) and
+            f"\n\nnsys stats cannot read {out}/rank_1.nsys-rep: ERROR: it is damaged\n" in text, f"said is\n{text}")
+    out = launches.refused(["--tool=nsys"], "rank_1.nsys-rep: ERROR: it is damaged", 74, command=two, FAKE_KILLED="yes",
+                           FAKE_CAPTURE="idle")
+    require(len(list(out.iterdir())) == 2, f"there are {list(out.iterdir())}")
 
 
 def test_launcher(source, work):
     launches = Launches(source, work)
+    test_perf_kinds(source)
     test_perf_words(launches)
     test_perf_problems(launches)
     test_nsys(launches)
