@@ -1,6 +1,6 @@
 """Figures of one run, as studies and reports compare them.
 
-    from run_figures import run_figures
+    from run_figures import most, phases_of, run_figures, steps_of
     run_figures(Run("runs/a"))["samples_per_s"]
 """
 import statistics
@@ -37,34 +37,52 @@ def samples_per_s(run):
     return statistics.median(known) if known else None
 
 
+def most(run, key):
+    """Of the memory of the rank that has most of it, in bytes; None where a rank does not tell."""
+    values = [figure(rank, "memory", key) for rank in run.ranks]
+    return max(values) if values and None not in values else None
+
+
+def share(run, name):
+    """Of the time of the steps, mean of the ranks; None where a rank does not tell."""
+    values, steps = ([figure(rank, "seconds", key) for rank in run.ranks] for key in (name, "step"))
+    return sum(values) / sum(steps) if steps and None not in values + steps and sum(steps) > 0 else None
+
+
+def steps_of(run):
+    """How many steps the ranks' seconds are of."""
+    last = figure(run.summary, "steps")
+    return last - run.first_step if last is not None else None
+
+
+def phases_of(rank, steps):
+    """A rank's seconds a step by phase, and what is in none of them; None where it has no such figures."""
+    seconds = {phase: figure(rank, "seconds", phase) for phase in PHASES}
+    whole = figure(rank, "seconds", "step")
+    if not steps or whole is None or None in seconds.values():
+        return None
+    by_phase = {phase: value / steps for phase, value in seconds.items()}
+    by_phase[WAITING] = max(whole / steps - sum(by_phase.values()), 0.0)
+    return by_phase
+
+
 def run_figures(run):
     """The figures of one run, None where it does not have one; times of phases are means of the ranks over all steps, those that
     warm up too, in seconds a step."""
-    summary, steps = run.summary, figure(run.summary, "steps")
-    seconds = [part(rank, "seconds") for rank in run.ranks]
-
-    def mean_of(name):
-        values = [figure(each, name) for each in seconds]
-        return statistics.fmean(values) / steps if steps and values and None not in values else None
-
-    def most(name):
-        values = [figure(rank, "memory", name) for rank in run.ranks]
-        return max(values) if values and None not in values else None
-
-    phases = {name: mean_of(name) for name in PHASES}
-    whole, blocked = mean_of("step"), mean_of("communication")
+    summary, phases = run.summary, [phases_of(rank, steps_of(run)) for rank in run.ranks]
     nodes, rate = figure(run.start, "layout", "nodes"), samples_per_s(run)
     step = figure(summary, "test", "seconds_spread", "step", "median")
     training_steps = figure(summary, "test", "whole_training", "steps")
     # Not the test's own duration of the whole training, in which its validations are.
     duration = training_steps * step if training_steps is not None and step is not None else None
     joules, source = energy_of(summary)
-    known = whole is not None and None not in phases.values()
     return {"samples_per_s": rate,
             "step_seconds": step,
-            "phases": {**phases, "other": max(whole - sum(phases.values()), 0.0)} if known else None,
-            "exposed_communication": blocked / whole if whole and blocked is not None else None,
-            "tensor_bytes": most("total_peak"), "process_bytes": most("process_peak"), "allocator_bytes": most("allocator_peak"),
+            "phases": {"other" if name == WAITING else name: statistics.fmean(of_rank[name] for of_rank in phases)
+                       for name in phases[0]} if phases and all(phases) else None,
+            "exposed_communication": share(run, "communication"),
+            "tensor_bytes": most(run, "total_peak"), "process_bytes": most(run, "process_peak"),
+            "allocator_bytes": most(run, "allocator_peak"),
             "nodes": nodes, "cores": figure(run.start, "machine", "cores"),
             "training_steps": training_steps, "training_seconds": duration,
             "node_hours": nodes * duration / 3600 if nodes and duration is not None else None,

@@ -16,7 +16,8 @@ import stat
 from messages import shown
 
 COMING_AGAIN = ("step", "epoch", "valid", "checkpoint", "histograms")  # what a run that goes on after an earlier step writes anew
-RANKS_FILE = "ranks.h5"  # of a run of many ranks
+RANKS_FILE, MANY_RANKS = "ranks.h5", 64  # of a run of more ranks than that
+CLOCK_SLACK = 1  # s that a file's time may be behind the program's: it is the file system's
 LARGEST = 1e200  # of figures; with larger ones the scales of matplotlib overflow
 
 
@@ -196,7 +197,7 @@ class Run:
         path = os.path.join(self.path, "summary.json")
         try:
             with opened(path) as file:
-                summary = json.load(file)
+                summary, written = json.load(file), os.fstat(file.fileno()).st_mtime
         except FileNotFoundError:
             self.notes.append(f"{shown(self.path)} has no summary.json: it is going on or was killed, so nothing is known of "
                               "memory, communication and the ranks' times")
@@ -211,7 +212,8 @@ class Run:
             self.notes.append(f"{shown(path)} holds no object: left out")
             return {}
         last = self.steps[-1]["step"] if self.steps else None
-        is_of_earlier_part = parts > 1 and not any(step["step"] > self.first_step for step in self.steps)
+        began = (figure(self.start, "time") or 0) - CLOCK_SLACK
+        is_of_earlier_part = parts > 1 and (not self.new_steps or written < began)
         if last is not None and (figure(summary, "steps") != last or is_of_earlier_part):
             self.notes.append(f"{shown(path)} is of an earlier part of the run, which has gone on: left out")
             return {}

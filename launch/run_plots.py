@@ -12,7 +12,7 @@ import warnings
 import numpy
 
 from html_page import bar_style, label, legend, line_style, matplotlib, new_figure, styles_of
-from run_figures import CLASSES, PHASES, WAITING
+from run_figures import CLASSES, PHASES, WAITING, phases_of, steps_of
 from run_folder import figure, mean_over_channels, part
 from tables import bytes_text, number_text
 
@@ -124,14 +124,18 @@ def two_curves(page, runs, left, right, caption, scale="linear", reference=None,
 
 def step_axis(runs):
     """What curves of training go along, as (label, function of a run to one value a step): steps, or where batches differ the
-    samples that were trained with, because a step is another piece of the training then."""
+    samples that were trained with, because a step is another piece of the training then; None from where a step is missing."""
     batches = {figure(run.start, "layout", "global_batch_size") for run in runs}
     if len(batches) == 1:
         return "step", lambda run: [step["step"] for step in run.steps]
 
     def samples(run):
-        counts = [figure(step, "samples") for step in run.steps]
-        return numpy.cumsum(counts).tolist() if None not in counts else [None] * len(counts)
+        places, total = [], 0
+        for number, step in enumerate(run.steps, 1):
+            count = figure(step, "samples")
+            total = total + count if step["step"] == number and None not in (total, count) else None
+            places.append(total)
+        return places
     return "samples trained with", samples
 
 
@@ -144,7 +148,8 @@ def persistence(runs, score):
 
 def add_curves(page, runs):
     axis, places = step_axis(runs)
-    along = " Batches differ, so steps do not compare: the axis counts samples." if axis != "step" else ""
+    along = (" Batches differ, so steps do not compare: the axis counts samples, where the records have all steps before."
+             if axis != "step" else "")
 
     def of_steps(key):
         return lambda run: list(zip(places(run), (figure(step, key) for step in run.steps)))
@@ -240,23 +245,6 @@ def of_groups(size, total, what):
 
 
 # ---- time ------------------------------------------------------------------------------------------------------------
-
-
-def phases_of(rank, steps):
-    """A rank's seconds a step by phase, and what is in none of them; None where it has no such figures."""
-    seconds = {phase: figure(rank, "seconds", phase) for phase in PHASES}
-    whole = figure(rank, "seconds", "step")
-    if not steps or whole is None or None in seconds.values():
-        return None
-    by_phase = {phase: value / steps for phase, value in seconds.items()}
-    by_phase[WAITING] = max(whole / steps - sum(by_phase.values()), 0.0)
-    return by_phase
-
-
-def steps_of(run):
-    """How many steps the ranks' seconds are of."""
-    last = figure(run.summary, "steps")
-    return last - run.first_step if last is not None else None
 
 
 def add_time_of_runs(page, runs):

@@ -34,8 +34,8 @@ import optimisation_plots  # noqa: E402
 import run_plots  # noqa: E402
 from checked_folder import check_runs  # noqa: E402
 from comparison import QUANTITIES, compare  # noqa: E402
-from report_fakes import (CLASSES, MiB, PageReader, PlotCollector, rank_of, start_of, step_of, summary_of, valid_of,  # noqa: E402
-                          values_of)
+from report_fakes import (CLASSES, STAND_IN_FOR_WANDB, MiB, PageReader, PlotCollector, rank_of, start_of, step_of,  # noqa: E402
+                          summary_of, valid_of, values_of)
 from run_folder import Run, curves, name_apart  # noqa: E402
 from tables import bytes_text, number_text, table_lines  # noqa: E402
 
@@ -297,6 +297,11 @@ class ReportTest(unittest.TestCase):
         axes = self.plots("a", "b").figures["Training loss of each step"].axes[0]
         self.assertEqual(axes.get_xlabel(), "samples trained with")
         self.assertEqual([list(line.get_xdata())[-1] for line in axes.lines], [64, 32])
+        # One that went on in a new folder trained with samples before, and one that lost a step with samples in between.
+        self.write("c", [start_of(), {"kind": "resume", "step": 28}, step_of(29), step_of(30)], summary_of(30))
+        self.write("d", [start_of(), step_of(1), step_of(2), step_of(4)], summary_of(4))
+        axes = self.plots("b", "c", "d").figures["Training loss of each step"].axes[0]
+        self.assertEqual([list(line.get_xdata()) for line in axes.lines], [list(range(4, 33, 4)), [16, 32]])
 
     def test_many_steps_are_thinned(self):
         self.write("a", [start_of(), *(step_of(i, loss=i % 10) for i in range(1, 4001))], summary_of(4000))
@@ -339,6 +344,14 @@ class ReportTest(unittest.TestCase):
             self.assertEqual(self.cells("Runs", name)[0]["state"], "unfinished")
         self.write("c", [start_of(), step_of(1)], {**summary_of(1), "interrupted": True})
         self.assertEqual(self.cells("Runs", "c")[0]["state"], "interrupted")
+
+    def test_old_summary_of_as_many_steps(self):
+        """The later part did the same steps again, and was killed before its summary."""
+        self.write("a", [start_of(), step_of(1), step_of(2), start_of(time=1000.0), {"kind": "resume", "step": 1}, step_of(2)],
+                   summary_of(2))
+        for written, state in ((990, "unfinished"), (1010, "finished")):
+            os.utime("a/summary.json", (written, written))
+            self.assertEqual(Run("a").state, state)
 
     def test_half_a_summary(self):
         self.make("a")
@@ -436,6 +449,14 @@ class ReportTest(unittest.TestCase):
         self.assertEqual(page.texts.count("Training loss of each step"), 2)
         self.assertEqual(self.cells("Losses", "a", "c")[1]["top-5 %"], 87.5)
 
+    def test_different_machines(self):
+        for name, gpu in ("a", {}), ("b", {"GPU": "H200"}), ("c", {"GPU": "H200"}), ("d", {"GPU": "A100"}):
+            self.write(name, [start_of(kernels=gpu), step_of(1)], {"steps": 1})
+        self.assertEqual(self.call("b", "c", "--no-page").stderr, "")
+        told = self.call("a", "b", "c", "d", "--no-page").stderr
+        self.assertEqual(told, "report: runs on different processors or GPUs, so times do not compare: a: A; b, c: A with H200; d: A with "
+                         "A100\n")
+
     def test_options_and_data_that_differ(self):
         run = [start_of(), step_of(1)]
         self.write("a", run, {"steps": 1}, config='# General\nlr: 0.1      # command line\ntrain_data: "x # y"\nrun_dir: a\n')
@@ -525,6 +546,24 @@ class ReportTest(unittest.TestCase):
         self.assertIn("finished", self.call_process("a", "--no-page", env=environment).stdout)
         self.assertFalse(os.path.exists("report.html"))
         self.assertIn("--no-page", self.call_process("--help", env=environment).stdout)
+
+    def test_without_h5py(self):
+        os.makedirs("stub")
+        pathlib.Path("stub/h5py.py").write_text("raise ImportError('no h5py here')", encoding="utf-8")
+        done = subprocess.run([LAUNCH / "zero_memory_study", "--dp=13", "--tp=5", "--out=study"], capture_output=True, text=True,
+                              check=False, env={**os.environ, "PYTHONPATH": os.path.abspath("stub")})
+        self.assertEqual(done.stderr, "zero_memory_study: no h5py here; install what it needs: apt-get install python3-h5py, or "
+                         "pip install h5py\n")
+        self.assertEqual((done.returncode, os.path.exists("study")), (66, False))
+
+    def test_what_wandb_is_given(self):
+        self.write("a", [start_of(), step_of(1)], summary_of(1, usage=[{"rank": 0}]))
+        os.makedirs("stub")
+        pathlib.Path("stub/wandb.py").write_text(STAND_IN_FOR_WANDB, encoding="utf-8")
+        subprocess.run([sys.executable, str(LAUNCH / "export"), "a", "--wandb"], check=True, capture_output=True,
+                       env={**os.environ, "PYTHONPATH": os.path.abspath("stub")})
+        written = json.loads(pathlib.Path("written.json").read_text(encoding="utf-8"))
+        self.assertEqual(set(written), set(summary_of(1)) - {"ranks"})
 
     def test_export_without_wandb(self):
         self.make("a", config=":::")

@@ -4,9 +4,11 @@ deepest model that fit in a memory, what it refuses, and that it goes on after i
 
     zero_memory_study.py WORK_DIR SOURCE_DIR PROGRAM short|long LAUNCHER WORDS...      (whose last word takes the number of ranks)
 """
+import contextlib
 import csv
 import importlib.machinery
 import importlib.util
+import io
 import json
 import os
 import re
@@ -124,13 +126,40 @@ def refusals(bench):
             expect(done.returncode == code and text in done.stderr and is_one, f"{words}: {done.returncode}, not {code}: {done.stderr}")
 
 
-def by_process_peak(source):
-    """The limit lets through what touches more than was reserved: the process decides. By figures, without the program."""
+def load_script(source):
     sys.path.insert(0, os.path.join(source, "launch"))
     loader = importlib.machinery.SourceFileLoader("zero_memory_study_script", os.path.join(source, "launch/zero_memory_study"))
     script = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
     loader.exec_module(script)
+    return script
 
+
+def what_is_not_known(script):
+    """Nothing that fits, no process that is seen, no ranks: by figures, without the program."""
+    study = types.SimpleNamespace(run_folder=lambda point: "run", point_folder=lambda point: "none", forget=lambda point: None,
+                                  finished=lambda point: types.SimpleNamespace(ranks=[]),
+                                  run=lambda points, watch: setattr(watch, "data_bytes", 0))
+    search = script.Search(study, {"program": "/x/script"}, [], {"dp": 1, "tp": 1, "pp": 1}, "micro-batch", range(1, 4), 40 << 20)
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            search.base(0)
+    except SystemExit as ended:
+        said.write(f"{ended.code}")
+    said = said.getvalue()
+    expect(re.fullmatch(r"\S+: no process named as /x/script was seen, .*VIT_HYBRID, .*\n66", said), said)
+    # What is said is of the smallest, also where it is found at the second look.
+    search.bytes_of, search.base = [12 << 20, 11 << 20, 1 << 30].__getitem__, lambda index: ((25 + 4 * index) << 20, 0)
+    error = search.run()["error"]
+    expect(error == "not even 1 fits by plan: its tensors take 12 MiB and the libraries of its process 29 MiB, more than 40 MiB",
+           error)
+    run = types.SimpleNamespace(start={"model": {"parameters": 5}}, options={}, ranks=[])
+    found = script.figures_of(types.SimpleNamespace(run=run, values={"dp": 2}))
+    expect(found["bytes_per_parameter"] is None and script.most(run, "total_peak") is None, f"figures of no ranks: {found}")
+
+
+def by_process_peak(script):
+    """The limit lets through what touches more than was reserved: the process decides. By figures, without the program."""
     def failure(point):
         size, limit = int(point.name.split("-mb")[1].partition("-")[0]), 1024 * int(point.before[3])
         crashes = size == 39 and limit < 50 << 20
@@ -203,19 +232,29 @@ def main():
                "Left out: 1 of the combinations" in done.stderr, f"momentum 0: {done.returncode}, {found} {done.stderr}")
         done = bench.run("--dp", "64", "--out", "sweep", "--", "--global-batch-size=8")
         expect(done.returncode == 64 and not (work / "sweep").exists(), f"a study that is refused leaves nothing: {done.stderr}")
-        by_process_peak(source)
+        script = load_script(source)
+        what_is_not_known(script)
+        by_process_peak(script)
+        done = bench.run("--find", "micro-batch", "--memory-gib", "1", "--out", "gpu", "--", "--device", "cuda")
+        expect(done.returncode == 64 and done.stderr == "zero_memory_study: --device=cuda is given, but --find limits no GPU's memory; "
+               "leave it out\n" and not (work / "gpu").exists(), f"a GPU: {done.returncode} {done.stderr}")
         done = bench.run("--out", "sweep", "--", "--train-data=none/x", "--stats=y")
         expect(done.returncode == 66 and done.stderr == "zero_memory_study: --train-data 'none/x' does not exist; --stats 'y' does not "
                "exist\n" and not (work / "sweep").exists(), f"a study without its data: {done.stderr}")
         sweep(bench, "fp32", ["--tp", "1"], "adam")
         parts(bench, 4, [2])
-        done = bench.run("--find", "depth", "--depth", "1,2", "--memory-gib", "4", "--out", "both-fit", "--", "--embed-dim=64",
-                         "--generated-samples=16", "--generated-valid-samples=4", "--device=cpu")
+        words = ["--find", "depth", "--depth", "1,2", "--memory-gib", "4", "--out", "both-fit", "--", "--embed-dim=64",
+                 "--generated-samples=16", "--generated-valid-samples=4"]
+        done = bench.run(*words)
         found = bench.results("both-fit")["searches"][0]
         expect(done.returncode == 0 and (found["largest"], found["next"], found["error"]) == (2, None, None), f"{found} {done.stderr}")
         page = (work / "both-fit/report.html").read_text()
-        expect("; --dp 1 --tp 1 --pp 1 --depth 1,2 --find depth --memory-gib 4; options " in page, "the page lacks what was run")
+        expect(re.search("; --dp 1 --tp 1 --pp 1 --depth 1,2 --find depth --memory-gib 4; options [^<]* --device=cpu", page),
+               "the page lacks what was run")
         expect("-depth1: done\n" in done.stdout and " of 1 runs" not in done.stdout, f"runs one by one: {done.stdout}")
+        done = bench.run("--launcher=other", *words)
+        expect(done.returncode == 73 and "holds another study: mpirun is other (there: " in done.stderr,
+               f"another launcher: {done.stderr}")
         done = bench.run("--find", "micro-batch", "--memory-gib", "0.3", "--out", "few", "--", "--embed-dim=32", "--depth=1",
                          "--generated-samples=4", "--generated-valid-samples=4", "--device=cpu")
         found = bench.results("few")["searches"][0]
