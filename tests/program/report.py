@@ -454,8 +454,8 @@ class ReportTest(unittest.TestCase):
             self.write(name, [start_of(kernels=gpu), step_of(1)], {"steps": 1})
         self.assertEqual(self.call("b", "c", "--no-page").stderr, "")
         told = self.call("a", "b", "c", "d", "--no-page").stderr
-        self.assertEqual(told, "report: runs on different processors or GPUs, so times do not compare: a: A; b, c: A with H200; d: A with "
-                         "A100\n")
+        self.assertEqual(told, "report: runs on different processors or GPUs, so times do not compare: a: A; b, c: A with H200; "
+                         "d: A with A100\n")
 
     def test_options_and_data_that_differ(self):
         run = [start_of(), step_of(1)]

@@ -236,8 +236,8 @@ def main():
         what_is_not_known(script)
         by_process_peak(script)
         done = bench.run("--find", "micro-batch", "--memory-gib", "1", "--out", "gpu", "--", "--device", "cuda")
-        expect(done.returncode == 64 and done.stderr == "zero_memory_study: --device=cuda is given, but --find limits no GPU's memory; "
-               "leave it out\n" and not (work / "gpu").exists(), f"a GPU: {done.returncode} {done.stderr}")
+        expect(done.returncode == 64 and done.stderr == "zero_memory_study: --device=cuda is given, but --find limits no GPU's "
+               "memory; leave it out\n" and not (work / "gpu").exists(), f"a GPU: {done.returncode} {done.stderr}")
         done = bench.run("--out", "sweep", "--", "--train-data=none/x", "--stats=y")
         expect(done.returncode == 66 and done.stderr == "zero_memory_study: --train-data 'none/x' does not exist; --stats 'y' does not "
                "exist\n" and not (work / "sweep").exists(), f"a study without its data: {done.stderr}")
