@@ -22,13 +22,12 @@ import subprocess
 import time
 
 from messages import BAD_DATA, CANNOT_CREATE, IO, MISSING_INPUT, USAGE, fail, shown
-from program import error_line, telling_line
-from run_folder import Run, RunError, opened
+from program import error_line, resolved_options, telling_line
+from run_folder import Run, RunError, opened, part
 
 SOME_FAILED, COME_AGAIN = 1, 75  # exit codes of a study besides those of messages.py
 ENVIRONMENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "environment")
 FORMAT = 1  # of study.json
-FIRST_PAUSE = 0.05  # s between two looks at a run that goes on; then longer ones
 
 
 class Stopped(Exception):
@@ -121,13 +120,40 @@ def split_words(text, option):
         fail(f"{option} is '{shown(text)}', which is no list of words: {error}", USAGE)
 
 
+def open_configuration(program, options):
+    """program.resolved_options() of a training whose layout the study gives: with --dp left open, what goes with it is as it was
+    given. Ends the script where the batch is one of them. Raises Refused."""
+    found = resolved_options(program, [*options, "--dp=auto"])
+    if found.get("local_batch_size", "none") != "none":
+        fail(f"local_batch_size is {shown(found['local_batch_size'])}, a batch that grows with the replicas, and other trainings "
+             "would be compared; give -- --global-batch-size=N, which takes its place", USAGE)
+    return found
+
+
+def threads_of(configuration, ranks_per_node):
+    """Of each rank, so that it is the same in all runs: --threads, else OMP_NUM_THREADS, else the cores over the ranks of the
+    fullest node. `configuration`: of open_configuration()."""
+    given = [configuration.get("threads", ""), os.environ.get("OMP_NUM_THREADS", "")]
+    share = max(len(os.sched_getaffinity(0)) // ranks_per_node, 1)
+    return next((int(text) for text in given if text.isdigit() and int(text)), share)
+
+
 def threads_for(options, ranks_per_node):
-    """["--threads=N"], so that a rank is the same in all runs: OMP_NUM_THREADS, else the cores over the ranks of the fullest node;
-    [] where the options have it."""
-    if any(re.match(r"--threads(=|$)", word) for word in options):
-        return []
-    own = os.environ.get("OMP_NUM_THREADS", "")
-    return [f"--threads={own if own.isdigit() and int(own) else max(len(os.sched_getaffinity(0)) // ranks_per_node, 1)}"]
+    """["--threads=N"] by threads_of(); [] where the options have it."""
+    is_given = any(re.match(r"--threads(=|$)", word) for word in options)
+    return [] if is_given else [f"--threads={threads_of({}, ranks_per_node)}"]
+
+
+def processor_of(run):
+    """What a run computed with: the type of its GPUs, else of its processor."""
+    return shown(part(run.start, "kernels").get("GPU") or part(run.start, "machine").get("cpu") or "an unknown processor")
+
+
+def processor_lines(settings):
+    """A warning where `processors` of settings, the types that their runs were made on, are more than one; else none."""
+    types = sorted(set().union(*(setting.processors for setting in settings)))
+    line = f"Runs were made on different processors, so their times do not compare: {'; '.join(types)}."
+    return [line] if len(types) > 1 else []
 
 
 # ---- files -----------------------------------------------------------------------------------------------------------
@@ -242,7 +268,7 @@ class MpiLauncher:
     """mpirun, with the settings of launch/environment, one run after the other."""
 
     at_once = 1
-    longest_pause = 0.5
+    first_pause, longest_pause = 0.05, 0.5  # s between two looks at what goes on
     goes_on = ""  # what a stopped study leaves
 
     def __init__(self, program, ranks_per_node=None, hosts=(), words=None):
@@ -268,6 +294,9 @@ class MpiLauncher:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
                                             start_new_session=True, preexec_fn=end_with_parent)
         return {"process": this_process(self.process.pid)}
+
+    def look(self):
+        """Once before outcome() is asked of all runs that go on."""
 
     def outcome(self, _state):
         """None while the run goes on; else the launcher's exit code in words, empty where it ended well."""
@@ -305,12 +334,15 @@ class SlurmLauncher:
     """One job a point: sbatch with a job script that hands its arguments on to the program, as those of launch/slurm do."""
 
     at_once = 1 << 20  # Slurm itself decides how many run
-    longest_pause = 15.0
+    first_pause, longest_pause = 1.0, 15.0
+    going_on = {"PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "REQUEUED", "REQUEUE_HOLD",
+                "REQUEUE_FED", "RESIZING", "RESV_DEL_HOLD", "SIGNALING", "SPECIAL_EXIT", "STAGE_OUT"}
     goes_on = "; its Slurm jobs go on, and the same command collects them (scancel ends them)"
 
     def __init__(self, script, ranks_per_node, words=()):
         """`words`: further options of sbatch."""
-        self.script, self.ranks_per_node, self.words, self.misses = script, ranks_per_node, list(words), {}
+        self.script, self.ranks_per_node, self.words = script, ranks_per_node, list(words)
+        self.queue, self.misses = None, 0  # {job: [its state, its comment]}; how often squeue did not answer
         self.has_jobs = False  # of this call, or of an earlier one
 
     @staticmethod
@@ -323,8 +355,8 @@ class SlurmLauncher:
         write_whole(output, "")
         # What stands on sbatch's command line goes before the #SBATCH lines of the script.
         command = ["sbatch", "--parsable", f"--nodes={point.nodes}", f"--ntasks-per-node={self.ranks_per_node}",
-                   f"--job-name=vh-{point.name}", f"--output={output}", "--no-requeue", f"--comment={prepared['comment']}",
-                   *self.words, self.script, *point.options]
+                   f"--job-name=vh-{point.name}", f"--output={output.replace('%', '%%')}", "--no-requeue",
+                   f"--comment={prepared['comment']}", *self.words, self.script, *point.options]
         done = self.call(command)
         job = done.stdout.strip().split(";")[0]
         if done.returncode != 0 or not job:
@@ -341,32 +373,35 @@ class SlurmLauncher:
         except OSError as error:
             fail(f"{command[0]} cannot be run: {error.strerror}; Slurm's commands must be in PATH", MISSING_INPUT)
 
+    def look(self):
+        """At all jobs of the user, also those that have ended: without accounting squeue tells for some minutes how."""
+        listed = self.call(["squeue", "--noheader", "--me", "--states=all", "--format=%i %T %k"])
+        if listed.returncode != 0:  # the controller does not answer: it may again
+            self.queue, self.misses = None, self.misses + 1
+            if self.misses == 20:
+                fail(f"squeue does not answer: {shown(' '.join(listed.stderr.split()))}; the jobs go on, give the command again", IO)
+            return
+        self.queue = {job: told for job, *told in (line.split(None, 2) for line in listed.stdout.splitlines() if line.strip())}
+        self.misses = 0
+
     def outcome(self, state):
-        job = state["job"]
-        # Of all states, so that without accounting it tells for some minutes how a job has ended.
-        queued = self.call(["squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T"])
-        is_unknown = queued.returncode != 0 and "Invalid job id" in queued.stderr
-        if queued.returncode != 0 and not is_unknown:  # the controller does not answer: it may again
-            self.misses[job] = self.misses.get(job, 0) + 1
-            if self.misses[job] < 20:
-                return None
-            fail(f"squeue does not answer: {shown(' '.join(queued.stderr.split()))}; the jobs go on, give the command again", IO)
-        self.misses[job] = 0
-        words = queued.stdout.split()
-        if words and words[0] in ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED",
-                                  "STOPPED", "REQUEUED", "RESIZING", "SIGNALING", "STAGE_OUT"):
+        if self.queue is None:
             return None
-        kept = self.call(["sacct", "-X", "--noheader", "--parsable2", f"--jobs={job}", "--format=State,ExitCode"])
-        told = (kept.stdout.split("\n")[0] if kept.returncode == 0 else "") or (words[0] if words else "")
+        job = state["job"]
+        told = (self.queue.get(job) or [""])[0]
+        if not told:  # squeue has forgotten it
+            kept = self.call(["sacct", "-X", "--noheader", "--parsable2", f"--jobs={job}", "--format=State,ExitCode"])
+            told = kept.stdout.split("\n")[0] if kept.returncode == 0 else ""
+        if told.partition("|")[0] in self.going_on:
+            return None
         # Without accounting, a job that is gone is judged by its run folder.
         return "" if not told or told.startswith("COMPLETED") else f"Slurm job {job} ended as {shown(told)}"
 
     def rejoin(self, state):
-        if "job" not in state and "comment" in state:
-            listed = self.call(["squeue", "--noheader", "--me", "--states=all", "--format=%i %k"])
-            jobs = [line.split()[0] for line in listed.stdout.splitlines() if line.split()[1:] == [state["comment"]]]
-            if jobs:
-                state = {**state, "job": jobs[0]}
+        while self.queue is None:
+            self.look()
+        jobs = [job for job, told in self.queue.items() if told[1:] == [state.get("comment")]]
+        state = {"job": jobs[0], **state} if jobs else state
         goes_on = "job" in state and self.outcome(state) is None
         self.has_jobs |= goes_on
         return state if goes_on else None
@@ -502,15 +537,16 @@ class Study:
         total = len(points)
         if len(waiting) + len(going) < total:
             self.say(f"{total - len(waiting) - len(going)} of {total} runs are there already")
-        pause = FIRST_PAUSE
+        pause = launcher.first_pause
         try:
             while waiting or going:
                 while waiting and len(going) < launcher.at_once:
                     going.append(waiting.pop(0))
                     self.begin(going[-1], launcher)
                 time.sleep(pause)
+                launcher.look()
                 still = [point for point in going if not self.has_ended(point, launcher, total)]
-                pause = min(1.5 * pause, launcher.longest_pause) if len(still) == len(going) else FIRST_PAUSE
+                pause = min(1.5 * pause, launcher.longest_pause) if len(still) == len(going) else launcher.first_pause
                 going = still
         except BaseException:  # Stopped, and a file that cannot be written
             if going:

@@ -6,6 +6,9 @@ commands. What they do is told by files of the folder FAKE_DIR:
     fail, hang      names of runs, one a line: fail ends with 64 and a line, hang leaves half a run and sleeps
     broken          what the launcher says as it fails, before the program
     predicted       a factor: runs of --test have predicted so many times the time of a step
+    config          NAME=VALUE, one a line, as if a configuration file had them
+    gpu             a GPU's name: runs are made on it; other_cpu, no_power: names of runs with another processor, without counters
+    squeue_knows    squeue still knows jobs that ended well; sacct_lags: sacct says once more that a job runs, and removes it
     started         the names of the runs that were started, in their order
     seen_running    the jobs that squeue said were running, each time
 """
@@ -26,7 +29,7 @@ def lines(name):
     path = os.path.join(fakes, name)
     return open(path).read().split() if os.path.exists(path) else []
 words = sys.argv[1:]
-given = dict(word[2:].split("=", 1) for word in words if word.startswith("--") and "=" in word)
+given = dict(word[2:].split("=", 1) for word in [*("--" + line for line in lines("config")), *words] if word.startswith("--") and "=" in word)
 def fail(text):
     print("vit_hybrid: " + text, file=sys.stderr)
     sys.exit(64)
@@ -38,6 +41,7 @@ OPTIONS = {"seed": ("7", "integer", 0), "epochs": ("none", "integer", 0), "steps
            "tp-overlap": ("false", "flag", 0), "recompute": ("none", "word", ["none", "selective", "full"]),
            "cuda-graph": ("auto", "word", ["auto", "off"]), "global-batch-size": ("8", "integer", 0), "lr": ("0.001", "number", 0),
            "clip-norm": ("none", "number", 0), "local-batch-size": ("none", "integer", 0), "run-dir": ("", "folder", 0),
+           "micro-batch-size": ("auto", "integer", 0), "zero-shard-size": ("auto", "integer", 0),
            "keep-checkpoints": ("2", "integer", 0), "test-steps": ("none", "integer", 0), "data": ("builtin", "word", ["builtin", "hdf5"]),
            "train-data": ("", "path", 0), "task": ("classify", "word", 0), "image-size": ("32x16", "HxW", 0), "name": ("fake", "text", 0)}
 ALIASES = {"data-parallel-size": "dp", "num-iters": "steps"}
@@ -55,11 +59,21 @@ def layout(dp, tp, pp):
     return {"dp": dp, "tp": tp, "pp": pp, "micro_batch_size": 1, "fits": mib / 1024 <= float(given.get("memory-gib", 0.05 if given.get("name") == "on-51-mib" else 1e9)),
             "fullest_rank": {"bytes": mib << 20, "host_bytes": 0, "libraries": 3 << 20, "classes": {}},
             "bytes_between_nodes_per_step": {"data": 0.0, "tensor": 1.0 if tp > per_node else 0.0, "pipeline": 0.0}}
+known = {name: given.get(name, default) for name, (default, *_) in OPTIONS.items()}
+is_open = known["dp"] == "auto"
+if not is_open and known["zero-shard-size"] != "auto" and int(known["dp"]) % int(known["zero-shard-size"]):
+    fail("--zero-shard-size is %s, more than the %s ranks of --dp" % (known["zero-shard-size"], known["dp"]))
 if "--version" in words:
     print("vit_hybrid 0.0.0\ncommit fake\nbuilt by hand")
 elif "--print-config" in words:
-    for name, (default, *_) in OPTIONS.items():
-        print("%s: %s     # command line" % (name.replace("-", "_"), given.get(name, default)))
+    left_out = ""  # of the two ways to give the batch
+    if "local-batch-size" in given:
+        left_out = "global-batch-size" if is_open else "local-batch-size"
+        known["global-batch-size"] = 8 if is_open else int(known["dp"]) * int(given["local-batch-size"])
+    if not is_open and known["micro-batch-size"] == "auto":
+        known["micro-batch-size"] = int(known["global-batch-size"]) // int(known["dp"])
+    for name, value in known.items():
+        print("%s%s: %s     # command line" % ("# " if name == left_out else "", name.replace("-", "_"), value))
 elif words[:1] == ["options"]:
     print(json.dumps([{"command": "train", "options": [
         {"name": name, "type": kind, "aliases": [a for a in ALIASES if ALIASES[a] == name],
@@ -69,8 +83,9 @@ elif words[:1] == ["plan"]:
     for name, why in (("zero", given.get("dp") == "1"), ("tp-overlap", given.get("tp") == "1"), ("cuda-graph", True)):
         if name in given and why:
             print("vit_hybrid: warning: --%s has no effect here: made up" % name, file=sys.stderr)
-    if "dp" in given:
-        dp, tp, pp = (int(given[axis]) for axis in ("dp", "tp", "pp"))
+    if not is_open or "tp" in given:
+        tp, pp = int(known["tp"]), int(known["pp"])
+        dp = ranks // tp // pp if is_open else int(known["dp"])
         if dp > batch:
             fail("--global-batch-size is %d, fewer samples than the %d replicas (--dp)" % (batch, dp))
         if tp > 4:
@@ -95,7 +110,8 @@ else:
     os.makedirs(run)
     metrics = open(os.path.join(run, "metrics.jsonl"), "w")
     metrics.write(json.dumps({"kind": "start", "layout": {"ranks": ranks, "nodes": int(os.environ.get("FAKE_NODES", 1)), "dp": dp,
-        "tp": tp, "pp": pp}, "machine": {"cpu": "made up", "cores": 4}, "model": {"parameters": 208074}, "precision": "fp32", "time": time.time()}) + "\n")
+        "tp": tp, "pp": pp}, "machine": {"cpu": "another one" if name in lines("other_cpu") else "made up", "cores": 4}, "time": time.time(),
+        "kernels": {"GPU": gpu for gpu in lines("gpu")}, "model": {"parameters": 208074}, "precision": "fp32"}) + "\n")
     open(os.path.join(run, "config.yaml"), "w").write("".join("%s: %s\n" % (name.replace("-", "_"), given[name]) for name in given))
     if name in lines("hang"):
         metrics.write('{"kind":"st')
@@ -110,14 +126,17 @@ else:
                 metrics.write(json.dumps({"kind": kind, "epoch": epoch, "step": 2 * epoch, "loss": losses[epoch - 1]}) + "\n")
     seconds = {"step": steps * step, "forward": 0.25 * steps * step, "backward": 0.5 * steps * step, "reduce": 0.125 * steps * step,
                "optimizer": 0.0625 * steps * step, "data_wait": 0.0, "communication": 0.1 * steps * step}
-    memory = {"total_peak": int(figures.get("mib", 100 / ranks) * (1 << 20)), "process_start": 100 << 20, "process_peak": 200 << 20, "allocator_peak": 0}
+    planned = 100 // ranks + 1 << 20  # a little more than by plan
+    memory = {"total_peak": int(figures.get("mib", 100 / ranks) * (1 << 20)), "process_start": 100 << 20, "process_peak": 200 << 20, "allocator_peak": 0,
+              "predicted_total": planned, "predicted_process": None if lines("gpu") else planned + (3 << 20)}
     spread = lambda value: {"min": value, "median": value, "mean": value, "std": 0.0}
     joules = figures.get("joules")
     predicted = {"time": {"predicted": {"step": float(factor) * step}} for factor in lines("predicted")}
+    power = {"watts": None, "missing": "no counter"} if name in lines("no_power") else {"watts": 50.0}
     energy = {"unavailable": "made up: no counter"} if joules is None else {"source": "made up", "joules_per_sample": joules}
     json.dump({"steps": steps, "interrupted": False, "ranks": [{"rank": i, "seconds": seconds, "memory": memory} for i in range(ranks)],
                **predicted, **({"samples_per_s": rate, "energy": energy} if epochs else {"test": {"steps": steps, "seconds_spread": {"step": spread(step)}, "samples_per_s_spread": spread(rate),
-                        "power": {"processors": {"watts": 50.0}, "gpus": {"watts": None, "missing": "no GPU is used"}},
+                        "power": {"processors": power, "gpus": {"watts": None, "missing": "no GPU is used"}},
                         "whole_training": {"steps": 100, "duration": 100 * step + 8 * 0.5}}})},
               open(os.path.join(run, "summary.json"), "w"))
 '''
@@ -131,7 +150,7 @@ exec "$@"
 '''
 
 SBATCH = r'''#!/usr/bin/python3 -SE
-import os, subprocess, sys
+import os, re, subprocess, sys
 fakes = os.environ["FAKE_DIR"]
 if os.path.exists(os.path.join(fakes, "no_sbatch")):
     sys.exit("sbatch: error: Batch job submission failed: Invalid account")
@@ -142,7 +161,8 @@ job = len([name for name in os.listdir(fakes) if name.endswith(".comment")]) + 1
 environment = dict(os.environ, FAKE_NODES=options["nodes"])
 body = '"$@"; echo $? >"$0.rc"'
 job_file = os.path.join(fakes, f"job{job}")
-process = subprocess.Popen(["bash", "-c", body, job_file, "bash", *sys.argv[script:]], stdout=open(options["output"], "w"),
+output = re.sub("%(.)", lambda found: "%" if found[1] == "%" else str(job), options["output"])
+process = subprocess.Popen(["bash", "-c", body, job_file, "bash", *sys.argv[script:]], stdout=open(output, "w"),
                            stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True, env=environment)
 open(job_file, "w").write(f"{process.pid} {options['ntasks-per-node']} {options['job-name']} {options.get('account')}")
 open(job_file + ".comment", "w").write(options["comment"])
@@ -152,17 +172,23 @@ print(f"{job};cluster")
 '''
 
 SQUEUE = r'''#!/bin/bash
-job=
-for word; do case $word in --jobs=*) job=${word#*=} ;; esac; done
-[ -n "$job" ] || { cd "$FAKE_DIR" && for file in job*.comment; do n=${file%.comment}; echo "${n#job} $(cat $file)"; done; exit; }
-read -r pid _ <"$FAKE_DIR/job$job"
-[ -e "$FAKE_DIR/job$job.rc" ] || ! kill -0 "$pid" 2>/dev/null || { echo "$job" >>"$FAKE_DIR/seen_running"; echo RUNNING; exit; }
-echo "slurm_load_jobs error: Invalid job id specified" >&2
-exit 1
+shopt -s nullglob
+cd "$FAKE_DIR" || exit 1
+for file in job*.comment; do
+  job=${file%.comment}
+  read -r pid _ <"$job"
+  if [ ! -e "$job.rc" ] && kill -0 "$pid" 2>/dev/null; then
+    echo "${job#job}" >>seen_running
+    echo "${job#job} RUNNING $(cat "$file")"
+  elif [ -e squeue_knows ]; then
+    echo "${job#job} COMPLETED $(cat "$file")"
+  fi
+done
 '''
 
 SACCT = r'''#!/bin/bash
 for word; do case $word in --jobs=*) job=${word#*=} ;; esac; done
+! rm "$FAKE_DIR/sacct_lags" 2>/dev/null || { echo "RUNNING|0:0"; exit; }
 rc=$(cat "$FAKE_DIR/job$job.rc" 2>/dev/null)
 case $rc in 0) echo "COMPLETED|0:0" ;; '') echo "CANCELLED by 0|0:9" ;; *) echo "FAILED|$rc:0" ;; esac
 '''
@@ -176,7 +202,8 @@ def make_fakes(folder):
         path = folder / name
         path.write_text(text)
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    return dict(os.environ, FAKE_DIR=str(folder), VIT_HYBRID=str(folder / "vit_hybrid"), PATH=f"{folder}:{os.environ['PATH']}")
+    return dict(os.environ, FAKE_DIR=str(folder), VIT_HYBRID=str(folder / "vit_hybrid"), PATH=f"{folder}:{os.environ['PATH']}",
+                OMP_NUM_THREADS="1")
 
 
 def set_rates(folder, rates):
@@ -248,7 +275,8 @@ class Bench:
         wait_until(lambda: path.exists() and job in path.read_text().split(), f"nobody looked at job {job}")
 
     def forget(self):
-        for name in ("started", "fail", "hang", "off", "hosts", "broken", "killed", "predicted"):
+        for name in ("started", "fail", "hang", "off", "hosts", "broken", "killed", "predicted", "config", "gpu", "other_cpu", "no_power",
+                     "squeue_knows", "sacct_lags"):
             (self.fakes / name).unlink(missing_ok=True)
 
     def wait_for(self, name):
