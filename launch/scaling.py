@@ -1,8 +1,10 @@
 """Arithmetic of a scaling study: speed-up, efficiency, turning point, differences of losses.
 
 A setting is a layout at a number of ranks with a global batch; here it has `units` (nodes, or ranks of one node), `ranks`,
-`batch`, `name`, `modes` (strong, weak) and `runs`, of which each is what run_figures.run_figures() returns and the number of its repeat.
+`threads` of each rank, `batch`, `name`, `modes` (strong, weak) and `runs`, of which each is what run_figures.run_figures()
+returns and the number of its repeat.
 """
+import itertools
 import statistics
 
 # Largest difference of two losses, relative to the loss, that rounding in another order makes (docs/studies.md).
@@ -28,12 +30,12 @@ def rates(setting):
     return [run["samples_per_s"] for run in setting.runs if run["samples_per_s"]]
 
 
-def ratio(setting, base):
-    """Speed-up: (of the medians, least and most that any run of the one and any of the other make)."""
-    if setting is base:
-        return 1.0, 1.0, 1.0
-    own, other = rates(setting), rates(base)
-    return middle(setting, "samples_per_s") / middle(base, "samples_per_s"), min(own) / max(other), max(own) / min(other)
+def gain(setting, base):
+    """(speed-up, efficiency), each (of the medians, least and most that any run of the one and any of the other make)."""
+    speed, own, other = (1.0, 1.0, 1.0), rates(setting), rates(base)
+    if setting is not base:
+        speed = middle(setting, "samples_per_s") / middle(base, "samples_per_s"), min(own) / max(other), max(own) / min(other)
+    return speed, tuple(value * base.units / setting.units for value in speed)
 
 
 def curve_of(settings, mode):
@@ -47,9 +49,7 @@ def curve_of(settings, mode):
                 best[setting.units] = setting
     if not best:
         return []
-    base = best[min(best)]
-    return [(best[units], ratio(best[units], base), tuple(value * base.units / units for value in ratio(best[units], base)))
-            for units in sorted(best)]
+    return [(best[units], *gain(best[units], best[min(best)])) for units in sorted(best)]
 
 
 def turning_point(curve, least):
@@ -64,32 +64,34 @@ def turning_point(curve, least):
 
 
 def loss_differences(settings, precision):
-    """By global batch, how far the losses of all its runs are from those of the first: {batch: {"runs", "steps", "largest",
-    "where", "step", "tolerance", "agree"}}; largest is relative to the loss, None where a loss is no number."""
+    """By global batch, how far the losses of any two of its runs are apart: {batch: {"runs", "steps", "largest", "where", "step",
+    "tolerance", "agree"}}; largest is relative to the smaller loss, None where one is missing or zero."""
     out = {}
     for batch in sorted({setting.batch for setting in settings}):
-        runs = [(f"{setting.name}-r{run['repeat']}", run["losses"]) for setting in settings if setting.batch == batch
-                for run in setting.runs]
+        runs = {f"{setting.name}-r{run['repeat']}": run["losses"] for setting in settings if setting.batch == batch
+                for run in setting.runs}
         if len(runs) < 2:
             continue
-        found = {"runs": len(runs), "steps": len(runs[0][1]), "largest": 0.0, "where": None, "step": None,
-                 "tolerance": TOLERANCES.get(precision, TOLERANCES["bf16"]), "agree": True}
-        for name, losses in runs[1:]:
-            if len(losses) != len(runs[0][1]):
-                found.update(largest=None, where=name, step=min(len(losses), len(runs[0][1])), agree=False)
-            for step, (own, first) in enumerate(zip(losses, runs[0][1]), 1):
-                if own is None or first is None or first == 0:
-                    found.update(largest=None, where=name, step=step, agree=False)
-                elif found["largest"] is not None and abs(own - first) > found["largest"] * abs(first):
-                    found.update(largest=abs(own - first) / abs(first), where=name, step=step)
-        found["agree"] = found["agree"] and found["largest"] <= found["tolerance"]
-        out[batch] = found
+        found = {"runs": len(runs), "steps": max(map(len, runs.values())), "largest": 0.0, "where": None, "step": None,
+                 "tolerance": TOLERANCES.get(precision, TOLERANCES["bf16"])}
+        for step, losses in enumerate(itertools.zip_longest(*runs.values()), 1):
+            named = list(zip(losses, runs))
+            unknown = [name for loss, name in named if not loss]
+            if unknown:
+                found.update(largest=None, where=unknown[0], step=step)
+                break
+            (low, lowest), (high, highest) = min(named), max(named)
+            difference = (high - low) / min(map(abs, losses))
+            if difference > found["largest"]:
+                found.update(largest=difference, where=f"{lowest} and {highest}", step=step)
+        out[batch] = {**found, "agree": found["largest"] is not None and found["largest"] <= found["tolerance"]}
     return out
 
 
 def is_crowded(setting):
-    """Whether its ranks outnumbered the cores of a node."""
-    return any(run["cores"] and run["nodes"] and setting.ranks / run["nodes"] > run["cores"] for run in setting.runs)
+    """Whether the threads of its ranks outnumbered the cores of a node."""
+    threads = setting.ranks * setting.threads
+    return any(run["cores"] and run["nodes"] and threads / run["nodes"] > run["cores"] for run in setting.runs)
 
 
 def spread(values):
