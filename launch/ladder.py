@@ -1,6 +1,6 @@
 """The rungs of an optimisation study: changes of a training, built-in ones and a user's own.
 
-    for rung in chosen_rungs(["bf16", "zero"], ["clip:--clip-norm=1"], ranks=4, threads=["--threads=2"], table=OptionTable(program)): ...
+    for rung in chosen_rungs(["bf16", "zero"], ["clip:--clip-norm=1"], ranks=4, table=OptionTable(program)): ...
 """
 import re
 import shlex
@@ -21,24 +21,20 @@ INSTEAD = {"config": "give --config before --", "seed": "give --first-seed and -
 
 class Rung:
     """A change: `words` of the command line by option; `on`: the rung that it stands on, whose options it has too; `text`: what it
-    is; `is_own`: given by --set."""
+    is; `times`: how many times the baseline's threads a rank has, None where they stay as they are; `is_own`: given by --set."""
 
-    def __init__(self, name, words, text, on=None, is_own=False):
-        self.name, self.words, self.text, self.on, self.is_own = name, words, text, on, is_own
-
-
-def serial_words(threads):
-    return ["--dp=1", "--tp=1", "--pp=1", *threads, "--precision=fp32", "--io-threads=0", "--deterministic", "--zero=0",
-            "--no-tp-overlap", "--recompute=none", "--cuda-graph=off"]
+    def __init__(self, name, words, text, on=None, times=None, is_own=False):
+        self.name, self.words, self.text, self.on, self.times, self.is_own = name, words, text, on, times, is_own
 
 
-def ladder(ranks, threads):
-    """(name, words, what it is, on which rung it stands) of all built-in rungs."""
-    one = threads[0].partition("=")[2] if threads else ""
-    every = [f"--threads={int(one) * ranks}"] if one.isdigit() and ranks > 1 else []
+SERIAL = ["--dp=1", "--tp=1", "--pp=1", "--precision=fp32", "--io-threads=0", "--deterministic", "--zero=0", "--no-tp-overlap",
+          "--recompute=none", "--cuda-graph=off"]
 
+
+def ladder(ranks):
+    """(name, words and further arguments of a Rung) of all built-in ones."""
     def layout(**degrees):
-        return [f"--{axis}={degrees.get(axis, 1)}" for axis in LAYOUT] + threads
+        return [f"--{axis}={degrees.get(axis, 1)}" for axis in LAYOUT]
 
     return [("read-ahead", ["--io-threads=auto"], "samples are read in the background", None),
             ("prefetch", ["--prefetch-depth=8"], "eight batches are read ahead", "read-ahead"),
@@ -46,12 +42,12 @@ def ladder(ranks, threads):
             ("bf16", ["--precision=bf16"], "half-precision parameters and activations", None),
             ("kernels", ["--no-deterministic"], "the fastest kernels by measuring", None),
             ("cuda-graph", ["--cuda-graph=auto"], "a step is recorded and started as a whole", None),
-            *([("threads", every, f"threads on the cores of {ranks} ranks, in one process", None)] if every else []),
-            ("dp", layout(dp=ranks), f"{ranks} replicas", None),
+            ("threads", [], f"threads on the cores of {ranks} ranks, in one process", None, ranks),
+            ("dp", layout(dp=ranks), f"{ranks} replicas", None, 1),
             ("zero", ["--zero=1"], "each replica keeps its share of the optimizer's state", "dp"),
-            ("tp", layout(tp=ranks), f"each layer on {ranks} ranks", None),
+            ("tp", layout(tp=ranks), f"each layer on {ranks} ranks", None, 1),
             ("tp-overlap", ["--tp-overlap"], "forward's sums are hidden", "tp"),
-            ("pp", layout(pp=ranks), f"{ranks} pipeline stages", None),
+            ("pp", layout(pp=ranks), f"{ranks} pipeline stages", None, 1),
             ("recompute-selective", ["--recompute=selective"], "inputs of attention and GELU are computed again", None),
             ("recompute-full", ["--recompute=full"], "blocks are computed again", None)]
 
@@ -69,9 +65,11 @@ def own_rung(text, table, taken):
         given = table.split(words)
     except Refused as error:
         fail(f"--set is '{shown(text)}': {error}", USAGE)
-    for name in given:
+    for name, word in given.items():
         if name in OWN_OPTIONS:
             fail(f"--set is '{shown(text)}', but the study gives --{name} to each run; {INSTEAD.get(name, 'leave it out')}", USAGE)
+        if name in LAYOUT and not re.fullmatch("[1-9][0-9]{0,6}", word.partition("=")[2]):
+            fail(f"--set is '{shown(text)}', whose --{name} is no number of ranks; allowed: 1 or more", USAGE)
     # A value may hold what a folder's name may not.
     name = named[1] if named else re.sub(r"[^A-Za-z0-9._=+-]+", "_", "+".join(word.lstrip("-") for word in given.values()))[:40]
     if name in taken or not re.match(r"[A-Za-z0-9]", name):
@@ -79,10 +77,9 @@ def own_rung(text, table, taken):
     return Rung(name, given, "given by --set", is_own=True)
 
 
-def chosen_rungs(names, own, ranks, threads, table):
-    """The rungs in their order, with those that others stand on. `names`: of built-in ones, None for all; `own`: texts of --set;
-    `threads`: the words of a rank's."""
-    built_in = {name: Rung(name, table.split(words), text, on) for name, words, text, on in ladder(ranks, threads)}
+def chosen_rungs(names, own, ranks, table):
+    """The rungs in their order, with those that others stand on. `names`: of built-in ones, None for all; `own`: texts of --set."""
+    built_in = {name: Rung(name, table.split(words), *rest) for name, words, *rest in ladder(ranks)}
     for name in names or []:
         if name not in built_in:
             fail(f"--rungs has '{shown(name)}'; allowed: {', '.join(built_in)}; others by --set", USAGE)

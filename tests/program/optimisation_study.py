@@ -233,6 +233,7 @@ def own_rungs(bench, source):
     os.environ["FAKE_DIR"] = str(bench.fakes)
     table = OptionTable(str(bench.fakes / "vit_hybrid"))
     for text, told in (("--lrr=1", "'--lrr' is no option of vit_hybrid train; did you mean --lr?"), ("--lr", "--lr has no value"),
+                       ("--dp=auto", "whose --dp is no number of ranks; allowed: 1 or more"), ("--tp=x", "whose --tp is no number"),
                        ("x:", "without options"), ("x:'", "is no list of words"), ("dp:--lr=1", "whose name 'dp' is taken"),
                        ("--num-iters=5", "the study gives --steps to each run; give --epochs"),
                        ("lr=5", "'lr=5' is no option of vit_hybrid train; did you mean --lr?")):
@@ -287,13 +288,42 @@ def refusals(bench):
     # A training as its options say, with a change of its own.
     bench.forget()
     set_rates(bench.fakes, {"baseline": 10.0, "half": 20.0})
-    done = bench.run("--baseline", "config", "--set", "half:--precision=bf16", "--seeds", "1", "--out", "own", "--", "--dp=2", "--lr=3e-4",
-                     "--name=builtin")
+    bench.set("other_cpu", "half-s7")
+    done = bench.run("--baseline", "config", "--set", "half:--precision=bf16", "--set", "mb:--micro-batch-size=4", "--seeds", "1", "--out",
+                     "own", "--", "--dp=2", "--lr=3e-4", "--name=builtin", "--zero-shard-size=2")
     options = (bench.work / "own/points/baseline-s7/run/config.yaml").read_text().split("\n")
-    expect(done.returncode == 0 and {"dp: 2", "lr: 3e-4"} <= set(options) and not any("zero" in line for line in options),
+    expect(done.returncode == 0 and {"dp: 2", "lr: 3e-4", "zero_shard_size: 2"} <= set(options) and "zero: 0" not in options,
            f"own baseline: {done.err} {options}")
+    expect("Left out: mb: the training has it already" in done.err and bench.started() == ["baseline-s7", "half-s7"],
+           f"micro-batches as they are in this layout: {done.err}")
+    expect("Runs were made on different processors" in done.err, f"no word on processors: {done.err}")
     title = "<h1>Optimisation study of classification of 32 x 16 images, 208,074 parameters</h1>"
     expect(title in (bench.work / "own/report.html").read_text(), "what was trained, in words")
+    configurations(bench)
+
+
+def configurations(bench):
+    """What a configuration file has of what the study gives, and threads by the ranks that run."""
+    bench.forget()
+    bench.set("config", "local-batch-size=3")
+    done = bench.run("--rungs", "bf16", "--out", "refused")
+    expect(done.returncode == 64 and "local_batch_size is 3, a batch that grows" in done.err, f"a batch that grows: {done.err}")
+    set_rates(bench.fakes, {"s7": 10.0})
+    bench.set("config", "threads=4096", "dp=2", "zero=0")
+    done = bench.run("--baseline", "config", "--rungs", "zero", "--seeds", "1", "--out", "has-it")
+    options = (bench.work / "has-it/points/zero-s7/run/config.yaml").read_text().split("\n")
+    rung = rungs_of(results_of(bench.work / "has-it"))["zero"]
+    expect(done.returncode == 0 and rung["before"] == "baseline" and "Left out: dp: the training has it already" in done.err,
+           f"a rung stands on what the training has: {done.err}")
+    expect("threads: 4096" in options and "outnumber the" in done.err and "in baseline, zero: their speed" in done.err,
+           f"threads of the configuration: {options} {done.err}")
+    bench.forget()
+    cores, own = len(os.sched_getaffinity(0)), bench.environment.pop("OMP_NUM_THREADS")
+    for words, ranks in ((["--ranks", "4096"], 1), (["--", "--dp=2"], 2)):
+        done = bench.run("--baseline", "config", "--set", "half:--precision=bf16", "--seeds", "1", "--out", f"on-{ranks}", *words)
+        options = (bench.work / f"on-{ranks}/points/half-s7/run/config.yaml").read_text().split("\n")
+        expect(f"threads: {max(cores // ranks, 1)}" in options, f"threads of {ranks} ranks on {cores} cores: {options}")
+    bench.environment["OMP_NUM_THREADS"] = own
 
 
 def real(script, program, work, launcher):
