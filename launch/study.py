@@ -12,7 +12,6 @@ import contextlib
 import ctypes
 import json
 import os
-import re
 import secrets
 import shlex
 import shutil
@@ -136,12 +135,6 @@ def threads_of(configuration, ranks_per_node):
     given = [configuration.get("threads", ""), os.environ.get("OMP_NUM_THREADS", "")]
     share = max(len(os.sched_getaffinity(0)) // ranks_per_node, 1)
     return next((int(text) for text in given if text.isdigit() and int(text)), share)
-
-
-def threads_for(options, ranks_per_node):
-    """["--threads=N"] by threads_of(); [] where the options have it."""
-    is_given = any(re.match(r"--threads(=|$)", word) for word in options)
-    return [] if is_given else [f"--threads={threads_of({}, ranks_per_node)}"]
 
 
 def processor_of(run):
