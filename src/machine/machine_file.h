@@ -80,8 +80,8 @@ struct MachineFile {
   std::vector<Population> populations;
   NodeNetwork between_nodes;
 
-  /// What each of so many ranks on a node may take of its memory, on the host beside the some 140 MiB that a process has
-  /// at its start; 0: not known. GPUs are shared by `ranks_per_gpu`, or by as many as there are for each.
+  /// What each of so many ranks on a node may take of its memory, on the host beside the some 140 MiB that a process
+  /// has at its start; 0: not known. GPUs are shared by `ranks_per_gpu`, or by as many as there are for each.
   double bytes_of_rank(int on_node, int ranks_per_gpu) const;
 
   /// The population whose ranks and threads are nearest to these, by their ratios, threads first.
