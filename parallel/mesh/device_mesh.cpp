@@ -224,13 +224,8 @@ comm::TransportOptions options_of(const ParallelDims& dims, Group group, const s
   if (is_cut) own.warm_up_bytes = 0;
   if (group == Group::kTensor || group == Group::kPipeline) own.most_blocks = 0;
   own.nodes = blocks_of(members, everywhere.nodes);
-  own.sum_blocks = blocks_of(members, everywhere.sum_blocks);
+  own.sum_blocks = everywhere.sum_blocks.empty() ? own.nodes : blocks_of(members, everywhere.sum_blocks);
   return own;
-}
-
-comm::TransportOptions with_blocks(comm::TransportOptions options) {
-  if (options.sum_blocks.empty()) options.sum_blocks = options.nodes;
-  return options;
 }
 
 int place_among(const std::vector<int>& members, int rank) {
@@ -242,12 +237,11 @@ int place_among(const std::vector<int>& members, int rank) {
 int64_t own_bytes_of_groups(const ParallelDims& dims, int rank, c10::DeviceType device,
                             const comm::TransportOptions& options, const LongestSums& longest) {
   if (options.nodes.size() == 1) return 0;
-  const comm::TransportOptions everywhere = with_blocks(options);
-  int64_t bytes = comm::host_group_bytes(rank, options_of_world(dims, everywhere), {});
+  int64_t bytes = comm::host_group_bytes(rank, options_of_world(dims, options), {});
   for (const Group group : kGroups) {
     const std::vector<int> members = dims.members(rank, group);
     if (device != c10::DeviceType::CPU || members.size() == 1) continue;
-    bytes += comm::host_group_bytes(place_among(members, rank), options_of(dims, group, members, everywhere),
+    bytes += comm::host_group_bytes(place_among(members, rank), options_of(dims, group, members, options),
                                     longest[static_cast<size_t>(group)]);
   }
   return bytes;
@@ -255,7 +249,7 @@ int64_t own_bytes_of_groups(const ParallelDims& dims, int rank, c10::DeviceType 
 
 int num_sharing_ranks(const ParallelDims& dims, int rank, Group group, const comm::TransportOptions& options) {
   const std::vector<int> members = dims.members(rank, group);
-  return comm::num_sharing_ranks(place_among(members, rank), options_of(dims, group, members, with_blocks(options)));
+  return comm::num_sharing_ranks(place_among(members, rank), options_of(dims, group, members, options));
 }
 
 DeviceMesh::DeviceMesh(const ParallelDims& dims, const comm::MpiGroup& world, c10::Device device,

@@ -14,7 +14,6 @@
 #include "data/loading/sampler.h"
 #include "model/vit_costs.h"
 #include "model/vit_parameters.h"
-#include "parallel/comm/nodes/node_link.h"
 #include "parallel/tensor/step_context.h"
 #include "parallel/zero/rules/update_rule.h"
 #include "src/base/shareable_tensor.h"
