@@ -264,24 +264,25 @@ Case weight_case(const Points& sizes, at::ScalarType type) {
           }};
 }
 
-// The copies of a weight for forward and backward.
+// The copies of a weight for forward and backward, packed or of another type.
 Case packing_case(const Points& sizes, at::ScalarType type) {
   const int64_t side = std::llround(std::sqrt(sizes[0]));
   const auto weights = std::make_shared<std::vector<kernels::PackedWeight>>();
   for (const at::Tensor& values : filled({side, side}, type, kMostWeights)) {
     weights->emplace_back(values);
   }
-  return {static_cast<double>(side * side), [weights](size_t call) {
-            auto& weight = (*weights)[call % weights->size()];
-            const auto version = static_cast<int64_t>(call);
-            weight.forward_panels(version);
-            weight.backward_panels(version);
+  const auto copy = [weights](size_t call, int64_t version) {
+    kernels::copy_for_products((*weights)[call % weights->size()], version);
+  };
+  return {static_cast<double>(side * side), [copy](size_t call) { copy(call, static_cast<int64_t>(call) + 1); },
+          [copy](size_t call) {  // a step finds their memory
+            if (call < kMostWeights) copy(call, 0);
           }};
 }
 
 bool packs(at::ScalarType type) {
-  constexpr int64_t kLarge = 1024;
-  return kernels::choose_product_kernel(at::zeros({kLarge, kLarge}, type), kLarge) == kernels::ProductKernel::kBlocked;
+  kernels::PackedWeight weight(at::zeros({1, 1}, type));
+  return kernels::copy_for_products(weight, 0);
 }
 
 struct AttentionShape {

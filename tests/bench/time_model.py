@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
 """Predicts the time of a step of random trainings and sets the measured one beside it.
 
-    time_model.py measure PROGRAM OUT.json COUNT CROWDED ROUNDS -- LAUNCHER WORDS...
+    time_model.py measure PROGRAM BENCH_CORE_SPEED OUT.json COUNT CROWDED -- LAUNCHER WORDS...
     time_model.py judge PROGRAM OUT.json [PLOT.svg]
 
-`measure` draws COUNT trainings that fill this machine's two cores and CROWDED ones of 4, 8 and 16 ranks by seed, none of
-whose sizes is calibrated on. Each of ROUNDS rounds calibrates the machine, with one rank of two threads and with two
-ranks (into machine-ROUND.json beside OUT.json), and then measures all of them once: what the median of the steps of
-`--test-steps` was. A virtual machine changes its speed by a third from second to second and by a few percent from minute
-to minute, arithmetic and memory each in its own way, whatever runs in it; so a training is judged by the median of its
-rounds, which lie a quarter of an hour apart, beside the median of what `plan --machine` says with each round's file. The
-launcher's words end with the option that takes the number of ranks; an OUT.json that is there is gone on with. `judge`
-prints each training, the errors by kind, and the share within 10 % (25 % of the crowded ones).
+`measure` calibrates the machine, with one rank of two threads and with two ranks (into machine.json beside OUT.json),
+draws COUNT trainings that fill its two cores and CROWDED ones of 4, 8 and 16 ranks by seed, none of whose sizes is
+calibrated on, and measures what the median of the steps of `--test-steps` is. A virtual machine's cores change their
+speed by a third, for seconds or minutes, whatever runs in them; so a look at each goes on beside (bench_core_speed),
+which knows nothing of what is measured, and a training counts if both cores had the speed, within STEADY, that they had
+in the calibration. Of those that have no such run another is made, when all have had their turn, up to PASSES times.
+The launcher's words end with the option that takes the number of ranks; an OUT.json that is there is gone on with.
+`judge` sets the median of a training's runs that count (of those that have none the nearest run) beside what `plan
+--machine` says, and prints each, the errors by kind, and the share within 10 % (25 % of the crowded ones).
 """
 import json
 import os
@@ -32,7 +33,9 @@ MODELS = {
 CROWDED = [(4, 1, 1), (2, 2, 1), (2, 1, 2), (1, 2, 2), (1, 4, 1), (1, 1, 4), (2, 2, 2), (4, 2, 1), (8, 1, 1), (4, 2, 2)]
 CORES = 2
 PHASES = ("forward", "backward", "reduce", "optimizer")
-SECONDS = 5.0  # of steps, about, a training and round
+SECONDS = 4.0  # of steps, about, a run
+STEADY = 0.08
+PASSES = 6
 BOUNDS = {False: 0.10, True: 0.25}  # of the errors, by whether ranks share cores
 
 
@@ -87,13 +90,31 @@ def run(program, launcher, point, steps):
     return summary, options["global-batch-size"] / summary["samples_per_s"]
 
 
-def machine_of(out, of_round):
-    return out.parent / f"machine-{of_round}.json"
+def machine_beside(out):
+    return out.parent / "machine.json"
 
 
 def predicted(program, machine, point):
     return json.loads(output([program, "plan", *words(point["options"]), "--ranks", str(point["ranks"]), "--machine",
                               str(machine), "--json"]))["seconds_per_step"]
+
+
+class CoreSpeeds:
+    """What each core had, beside the mean of them in the calibration: since the last question, in GFLOP/s."""
+
+    def __init__(self, program):
+        self.looks = [subprocess.Popen([program, str(core)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+                      for core in sorted(os.sched_getaffinity(0))]
+
+    def since_last(self):
+        for look in self.looks:
+            print(file=look.stdin, flush=True)
+        return [float(look.stdout.readline()) for look in self.looks]
+
+
+def counting(runs):
+    """Those with which the cores were as while calibrated."""
+    return [one for one in runs if one["cores_off"] <= STEADY]
 
 
 def calibrate(program, launcher, machine):
@@ -103,57 +124,59 @@ def calibrate(program, launcher, machine):
               end="", flush=True)
 
 
-def measure(program, out, count, crowded, rounds, launcher):
+def measure(program, core_speed, out, count, crowded, launcher):
     if len(os.sched_getaffinity(0)) != CORES:
         sys.exit(f"it is for machines of {CORES} cores")
-    rng = random.Random(20261124)
-    points = [draw(rng) for _ in range(count)] + [draw_crowded(rng) for _ in range(crowded)]
-    found = json.loads(out.read_text()) if out.exists() else []
-    points[:len(found)] = found
-    for of_round in range(rounds):
-        machine = machine_of(out, of_round)
-        if all(len(point.get("rounds", [])) > of_round for point in points):
-            continue
-        if not any(len(point.get("rounds", [])) > of_round for point in points):
-            machine.unlink(missing_ok=True)  # it may be of one rank alone
-            calibrate(program, launcher, machine)
-        for number, point in enumerate(points):
-            if len(point.setdefault("rounds", [])) > of_round:
+    speeds, machine = CoreSpeeds(core_speed), machine_beside(out)
+    if out.exists():
+        found = json.loads(out.read_text())
+    else:
+        rng = random.Random(20261124)
+        machine.unlink(missing_ok=True)
+        speeds.since_last()
+        calibrate(program, launcher, machine)
+        found = {"gflops": statistics.mean(speeds.since_last()),
+                 "points": [draw(rng) for _ in range(count)] + [draw_crowded(rng) for _ in range(crowded)]}
+    for of_pass in range(PASSES):
+        for number, point in enumerate(found["points"]):
+            runs = point.setdefault("runs", [])
+            if len(runs) > of_pass or counting(runs):
                 continue
             step = predicted(program, machine, point)["step"]
-            summary, measured = run(program, launcher, point, max(5, min(60, int(SECONDS / step))))
+            speeds.since_last()
+            summary, measured = run(program, launcher, point, max(4, min(60, int(SECONDS / step))))
+            off = max(abs(speed / found["gflops"] - 1) for speed in speeds.since_last())
             phases = {phase: statistics.mean(rank["seconds"][phase] for rank in summary["ranks"]) / summary["steps"]
                       for phase in PHASES}
-            point["rounds"].append({"measured": measured, "phases": phases})
-            print(f"{of_round} {number:3d} {point['layout']:8s} {point['model']:12s} {1e3 * measured:8.1f} ms, predicted "
-                  f"{1e3 * step:8.1f}", flush=True)
-            out.write_text(json.dumps(points, indent=1))
-
-
-def spread(values):
-    return (max(values) - min(values)) / statistics.median(values)
+            runs.append({"measured": measured, "phases": phases, "cores_off": off})
+            print(f"{of_pass} {number:3d} {point['layout']:8s} {point['model']:12s} {1e3 * measured:8.1f} ms, "
+                  f"predicted {1e3 * step:8.1f}, cores {100 * off:.0f} % off", flush=True)
+            out.write_text(json.dumps(found, indent=1))
 
 
 def judge(program, out, plot):
-    points = [point for point in json.loads(out.read_text()) if point.get("rounds")]
+    points = [point for point in json.loads(out.read_text())["points"] if point.get("runs")]
     for number, point in enumerate(points):
-        options, rounds = point["options"], point["rounds"]
-        plans = [predicted(program, machine_of(out, of_round), point) for of_round in range(len(rounds))]
-        point["predicted"] = statistics.median(plan["step"] for plan in plans)
-        point["measured"] = statistics.median(one["measured"] for one in rounds)
+        options = point["options"]
+        runs = counting(point["runs"]) or [min(point["runs"], key=lambda one: one["cores_off"])]
+        plan = predicted(program, machine_beside(out), point)
+        took = {phase: statistics.median(one["phases"][phase] for one in runs) for phase in PHASES}
+        point["predicted"] = plan["step"]
+        point["measured"] = statistics.median(one["measured"] for one in runs)
         point["error"] = point["predicted"] / point["measured"] - 1
-        print(f"{number:3d} {point['model']:12s} {options['dp']} x {options['tp']} x {options['pp']} {options['precision']} "
-              f"mb {options['micro-batch-size']} zero {options['zero']} {options['recompute']:10s} predicted "
-              f"{1e3 * point['predicted']:8.1f} ms ({100 * spread([plan['step'] for plan in plans]):2.0f} % apart), measured "
-              f"{1e3 * point['measured']:8.1f} ms ({100 * spread([one['measured'] for one in rounds]):2.0f} % apart), error "
+        print(f"{number:3d} {point['model']:12s} {options['dp']} x {options['tp']} x {options['pp']} "
+              f"{options['precision']} mb {options['micro-batch-size']} zero {options['zero']} "
+              f"{options['recompute']:10s} predicted {1e3 * point['predicted']:8.1f} ms, measured "
+              f"{1e3 * point['measured']:8.1f} ms, cores {100 * runs[0]['cores_off']:2.0f} % off, error "
               f"{100 * point['error']:+6.1f} %  "
-              + " ".join(f"{phase[0]} {1e3 * statistics.median(plan[phase] for plan in plans):.1f}/"
-                         f"{1e3 * statistics.median(one['phases'][phase] for one in rounds):.1f}" for phase in PHASES))
+              + " ".join(f"{phase[0]} {1e3 * plan[phase]:.1f}/{1e3 * took[phase]:.1f}" for phase in PHASES))
+    print(f"{sum(bool(counting(point['runs'])) for point in points)} of {len(points)} while cores were as calibrated")
     for crowded, bound in BOUNDS.items():
         errors = [point["error"] for point in points if is_crowded(point) == crowded]
         if errors:
-            print(f"{'ranks that share cores' if crowded else 'a core a thread'}: {sum(abs(error) <= bound for error in errors)} of "
-                  f"{len(errors)} within {100 * bound:.0f} %; median error {100 * statistics.median(errors):+.1f} %, largest "
+            within = sum(abs(error) <= bound for error in errors)
+            print(f"{'ranks that share cores' if crowded else 'a core a thread'}: {within} of {len(errors)} within "
+                  f"{100 * bound:.0f} %; median error {100 * statistics.median(errors):+.1f} %, largest "
                   f"{100 * max(errors, key=abs):+.1f} %")
     kinds = [(point[key], point["error"]) for point in points for key in ("model", "layout")]
     kinds += [(str(point["options"][key]), point["error"]) for point in points for key in ("precision", "recompute")]
@@ -189,8 +212,8 @@ def scatter(points, path):
 
 def main():
     match sys.argv[1:]:
-        case ["measure", program, out, count, crowded, rounds, "--", *launcher]:
-            measure(program, Path(out), int(count), int(crowded), int(rounds), launcher)
+        case ["measure", program, core_speed, out, count, crowded, "--", *launcher]:
+            measure(program, core_speed, Path(out), int(count), int(crowded), launcher)
         case ["judge", program, out, *plot] if len(plot) <= 1:
             judge(program, Path(out), plot[0] if plot else None)
         case _:

@@ -251,6 +251,20 @@ std::string product_kernel_text(c10::Device device, at::ScalarType type, GeluKin
   return device.is_cpu() ? str(instruction_set(type), ": ", host_kernel_text(type)) : device_product_text(type, kind);
 }
 
+bool copy_for_products(PackedWeight& weight, int64_t version) {
+  switch (kernel_of_type(weight.weight().scalar_type())) {
+    case ProductKernel::kBlocked:
+      weight.forward_panels(version);
+      weight.backward_panels(version);
+      return true;
+    case ProductKernel::kConverted:
+      copy_for_products(weight.in_fp32(version), version);
+      return true;
+    default:
+      return false;
+  }
+}
+
 at::Tensor linear_forward(const at::Tensor& x, PackedWeight& weight, int64_t version, const at::Tensor& bias) {
   const at::Tensor& matrix = weight.weight();
   if (!x.is_cpu()) {

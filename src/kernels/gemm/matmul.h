@@ -82,6 +82,10 @@ bool is_large_product(int64_t rows, int64_t outputs, int64_t inputs);
 /// and why.
 std::string product_kernel_text(c10::Device device, at::ScalarType type, GeluKind kind);
 
+/// Makes the copies of a weight that large products of its type take on the host: packed, and in fp32 where they are
+/// computed in it. They make them themselves, the first for each `version`. False where they take none.
+bool copy_for_products(PackedWeight& weight, int64_t version);
+
 /// x [R, K] times weight [M, K] transposed, plus bias [M] unless it is undefined: [R, M]. `version` is that of the
 /// weight's values.
 at::Tensor linear_forward(const at::Tensor& x, PackedWeight& weight, int64_t version, const at::Tensor& bias);

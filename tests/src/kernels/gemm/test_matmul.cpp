@@ -12,6 +12,7 @@
 #include <limits>
 
 #include "parallel/tensor/linear.h"
+#include "src/base/memory_tracker.h"
 #include "src/kernels/gelu.h"
 #include "src/kernels/gemm/blocked_products.h"
 #include "src/kernels/gemm/matmul.h"
@@ -280,6 +281,28 @@ TEST_CASE("linear: no rows are allowed, and leave gradients as they are") {
     kernels::add_weight_gradient(gradient, dy, x, bias_gradient);
     CHECK((gradient == 2.0).all().item<bool>());
     CHECK((bias_gradient == 3.0).all().item<bool>());
+  }
+}
+
+TEST_CASE("linear: a weight has the copies that large products take, and only those") {
+  constexpr int64_t kSide = 1024;
+  const MemoryTracker::Attachment attachment;
+  const auto copies = [] { return MemoryTracker::report().current[static_cast<size_t>(MemoryClass::kPackedWeights)]; };
+  for (const auto type : {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf}) {
+    CAPTURE(type);
+    const at::Tensor x = at::full({kSide, kSide}, 0.5, type);
+    kernels::PackedWeight weight(at::full({kSide, kSide}, 0.25, type));
+    const int64_t before = copies();
+    const bool takes_copies = kernels::copy_for_products(weight, 1);
+    const int64_t after = copies();
+    CHECK(takes_copies == (after > before));
+    kernels::linear_forward(x, weight, 1, {});
+    kernels::linear_backward_input(x, weight, 1);
+    CHECK(copies() == after);
+    weight.weight().fill_(2.0);
+    kernels::copy_for_products(weight, 2);
+    CHECK(copies() == after);
+    CHECK((kernels::linear_forward(x, weight, 2, {}) == static_cast<double>(kSide)).all().item<bool>());
   }
 }
 
