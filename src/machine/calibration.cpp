@@ -275,8 +275,8 @@ Case packing_case(const Points& sizes, at::ScalarType type) {
     kernels::copy_for_products((*weights)[call % weights->size()], version);
   };
   return {static_cast<double>(side * side), [copy](size_t call) { copy(call, static_cast<int64_t>(call) + 1); },
-          [copy](size_t call) {  // a step finds their memory
-            if (call < kMostWeights) copy(call, 0);
+          [copy, most = weights->size()](size_t call) {  // a step finds their memory
+            if (call < most) copy(call, 0);
           }};
 }
 

@@ -1,20 +1,18 @@
 // The speed of a core, looked at while others compute on it.
 //
-//   bench_core_speed CORE
+//   taskset -c CORE bench_core_speed
 //
-// multiplies small matrices on this core for half a millisecond, twenty times a second, and prints GFLOP/s (the mean
-// since the last) for every line that it reads. A core's neighbours in a virtual machine, and its clock, change what
-// all programs on it get; by how much, this tells at the same time. It takes a hundredth of the core.
+// multiplies small matrices for half a millisecond, twenty times a second, and prints GFLOP/s (the mean since the last)
+// for every line that it reads. A core's neighbours in a virtual machine, and its clock, change what all programs on it
+// get; by how much, this tells at the same time. It takes a hundredth of the core.
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/mm.h>
 #include <poll.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <ctime>
 
 namespace {
@@ -32,18 +30,7 @@ double cpu_seconds() {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  if (argc != 2) {
-    std::fprintf(stderr, "usage: bench_core_speed CORE\n");
-    return 2;
-  }
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  CPU_SET(static_cast<size_t>(std::atoi(argv[1])), &cores);
-  if (sched_setaffinity(0, sizeof cores, &cores) != 0) {
-    std::perror("bench_core_speed: sched_setaffinity");
-    return 1;
-  }
+int main() {
   at::set_num_threads(1);
   const at::NoGradGuard guard;
   const at::Tensor a = at::full({kSide, kSide}, 0.5f), b = at::full({kSide, kSide}, 0.25f);
@@ -52,16 +39,6 @@ int main(int argc, char** argv) {
   int samples = 0;
   pollfd input{STDIN_FILENO, POLLIN, 0};
   for (;;) {
-    if (poll(&input, 1, kPauseMilliseconds) > 0) {
-      char line = 0;
-      if (read(STDIN_FILENO, &line, 1) != 1) {
-        return 0;
-      }
-      std::printf("%.4f\n", sum / samples);
-      std::fflush(stdout);
-      sum = 0.0;
-      samples = 0;
-    }
     at::mm_out(c, a, b);  // fetches them again
     const double begin = cpu_seconds();
     double seconds = 0.0;
@@ -73,5 +50,15 @@ int main(int argc, char** argv) {
     }
     sum += 2.0 * static_cast<double>(kSide * kSide * kSide) * products / seconds / 1e9;
     ++samples;
+    if (poll(&input, 1, kPauseMilliseconds) > 0) {
+      char line = 0;
+      if (read(STDIN_FILENO, &line, 1) != 1) {
+        return 0;
+      }
+      std::printf("%.4f\n", sum / samples);
+      std::fflush(stdout);
+      sum = 0.0;
+      samples = 0;
+    }
   }
 }

@@ -11,8 +11,8 @@ speed by a third, for seconds or minutes, whatever runs in them; so a look at ea
 which knows nothing of what is measured, and a training counts if both cores had the speed, within STEADY, that they had
 in the calibration. Of those that have no such run another is made, when all have had their turn, up to PASSES times.
 The launcher's words end with the option that takes the number of ranks; an OUT.json that is there is gone on with.
-`judge` sets the median of a training's runs that count (of those that have none the nearest run) beside what `plan
---machine` says, and prints each, the errors by kind, and the share within 10 % (25 % of the crowded ones).
+`judge` sets a training's run that counts (of one that has none the nearest) beside what `plan --machine` says, and
+prints each, the errors by kind, and the share within 10 % (25 % of the crowded ones).
 """
 import json
 import os
@@ -100,11 +100,11 @@ def predicted(program, machine, point):
 
 
 class CoreSpeeds:
-    """What each core had, beside the mean of them in the calibration: since the last question, in GFLOP/s."""
+    """The speed that each core had since the last question, in GFLOP/s."""
 
     def __init__(self, program):
-        self.looks = [subprocess.Popen([program, str(core)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-                      for core in sorted(os.sched_getaffinity(0))]
+        self.looks = [subprocess.Popen(["taskset", "-c", str(core), program], stdin=subprocess.PIPE,
+                                       stdout=subprocess.PIPE, text=True) for core in sorted(os.sched_getaffinity(0))]
 
     def since_last(self):
         for look in self.looks:
@@ -112,9 +112,13 @@ class CoreSpeeds:
         return [float(look.stdout.readline()) for look in self.looks]
 
 
-def counting(runs):
-    """Those with which the cores were as while calibrated."""
-    return [one for one in runs if one["cores_off"] <= STEADY]
+def nearest(point):
+    """The run with which the cores were most as while calibrated."""
+    return min(point["runs"], key=lambda one: one["cores_off"])
+
+
+def counts(point):
+    return bool(point["runs"]) and nearest(point)["cores_off"] <= STEADY
 
 
 def calibrate(program, launcher, machine):
@@ -140,7 +144,7 @@ def measure(program, core_speed, out, count, crowded, launcher):
     for of_pass in range(PASSES):
         for number, point in enumerate(found["points"]):
             runs = point.setdefault("runs", [])
-            if len(runs) > of_pass or counting(runs):
+            if len(runs) > of_pass or counts(point):
                 continue
             step = predicted(program, machine, point)["step"]
             speeds.since_last()
@@ -158,19 +162,16 @@ def judge(program, out, plot):
     points = [point for point in json.loads(out.read_text())["points"] if point.get("runs")]
     for number, point in enumerate(points):
         options = point["options"]
-        runs = counting(point["runs"]) or [min(point["runs"], key=lambda one: one["cores_off"])]
-        plan = predicted(program, machine_beside(out), point)
-        took = {phase: statistics.median(one["phases"][phase] for one in runs) for phase in PHASES}
-        point["predicted"] = plan["step"]
-        point["measured"] = statistics.median(one["measured"] for one in runs)
+        one, plan = nearest(point), predicted(program, machine_beside(out), point)
+        point["predicted"], point["measured"] = plan["step"], one["measured"]
         point["error"] = point["predicted"] / point["measured"] - 1
         print(f"{number:3d} {point['model']:12s} {options['dp']} x {options['tp']} x {options['pp']} "
               f"{options['precision']} mb {options['micro-batch-size']} zero {options['zero']} "
               f"{options['recompute']:10s} predicted {1e3 * point['predicted']:8.1f} ms, measured "
-              f"{1e3 * point['measured']:8.1f} ms, cores {100 * runs[0]['cores_off']:2.0f} % off, error "
+              f"{1e3 * point['measured']:8.1f} ms, cores {100 * one['cores_off']:2.0f} % off, error "
               f"{100 * point['error']:+6.1f} %  "
-              + " ".join(f"{phase[0]} {1e3 * plan[phase]:.1f}/{1e3 * took[phase]:.1f}" for phase in PHASES))
-    print(f"{sum(bool(counting(point['runs'])) for point in points)} of {len(points)} while cores were as calibrated")
+              + " ".join(f"{phase[0]} {1e3 * plan[phase]:.1f}/{1e3 * one['phases'][phase]:.1f}" for phase in PHASES))
+    print(f"{sum(counts(point) for point in points)} of {len(points)} while cores were as calibrated")
     for crowded, bound in BOUNDS.items():
         errors = [point["error"] for point in points if is_crowded(point) == crowded]
         if errors:
