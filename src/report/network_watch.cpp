@@ -210,15 +210,26 @@ Json NetworkWatch::start_json() const {
 }
 
 bool NetworkWatch::add(int64_t step, double seconds, double least_blocked) {
-  return watch_.add({step, seconds, {0.0, 0.0, 0.0, 0.0, 0.0, least_blocked}, 1.0});
+  const bool suspected = watch_.suspects();
+  const bool changed = watch_.add({step, seconds, {0.0, 0.0, 0.0, 0.0, 0.0, least_blocked}, 1.0});
+  return changed || (watch_.suspects() && !suspected);
 }
 
 Json NetworkWatch::tell(int64_t step) {
+  const bool measure = watch_.suspects() || watch_.is_slow();
+  const LinkRates now = measure ? measure_link_rates(world_, nodes_, kProbeBytes) : LinkRates{};
+  const LinkFinding finding = now.empty() ? LinkFinding{} : find_slow_link(now, at_start_, hosts_);
+  if (watch_.suspects()) {
+    bool confirmed = finding.is_slow;
+    world_.broadcast(&confirmed, sizeof(confirmed), 0);
+    if (!confirmed) {
+      return nullptr;
+    }
+    watch_.confirm();
+  }
   const SlowSpell& spell = watch_.spells().back();
-  const LinkRates now = spell.to ? LinkRates{} : measure_link_rates(world_, nodes_, kProbeBytes);
   Json record = {{"kind", "network"}, {"step", step}, {"slow", !spell.to.has_value()}};
   record.update(to_json(spell));
-  const LinkFinding finding = now.empty() ? LinkFinding{} : find_slow_link(now, at_start_, hosts_);
   record["slow_link"] = finding.is_slow;
   record["found"] = finding.text;
   return record;

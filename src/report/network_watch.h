@@ -54,13 +54,13 @@ class NetworkWatch {
   Json start_json() const;
 
   /// One step of `seconds`, in which the rank that waited least was blocked in communicators for `least_blocked`: what
-  /// moving the bytes took, and in a pipeline the bubble. True where that has become slow, as StragglerWatch has it, or
-  /// is so no more: then tell() is to be called, by all.
+  /// moving the bytes took, and in a pipeline the bubble. True where that has become slow, as StragglerWatch has it or
+  /// begins to suspect, or is so no more: then tell() is to be called, by all.
   bool add(int64_t step, double seconds, double least_blocked);
 
   /// What was found at `step`, as a record: {"kind": "network", "step", "slow", "from_step", "to_step",
   /// "seconds_per_step", "percent", "slow_link", "found"}; on rank 0. If it is slow the links are measured again, which
-  /// shall have nothing else to carry. Collective over the world.
+  /// shall have nothing else to carry; a suspicion that they do not confirm is null. Collective over the world.
   Json tell(int64_t step);
 
   /// Of all times when it was slow: "from_step", "to_step", "seconds_per_step" and "percent".

@@ -20,6 +20,7 @@ constexpr double kSecondsOfLook = 0.05;  // at least
 constexpr double kMostShare = 0.4;
 constexpr double kShare = 0.05;      // of the steps' time: what is less is no straggler's
 constexpr double kLeastLimit = 0.8;  // more than one look can add
+constexpr double kSuspicion = 0.5;   // of the limit
 constexpr double kRarity = 25.0;     // in the exponent
 constexpr int64_t kFewestLooks = 8;
 constexpr double kMemory = 32.0;         // looks that the noise is learnt of
@@ -276,15 +277,25 @@ bool StragglerWatch::look_for_onset(const Look& look, double share, const WorkSe
   score_ = std::max(0.0, score_ + share - kShare);
   if (score_ == 0.0) {
     excess_ = {};
+    suspects_ = false;
     return false;
   }
   excess_.add(look, excess);
-  if (num_looks_ < kFewestLooks || score_ <= limit()) {
+  if (num_looks_ < kFewestLooks || score_ <= kSuspicion * limit()) {
     return false;
   }
+  if (score_ <= limit()) {
+    suspects_ = true;
+    return false;
+  }
+  confirm();
+  return true;
+}
+
+void StragglerWatch::confirm() {
   spells_.push_back(spell());
   score_ = 0.0;
-  return true;
+  suspects_ = false;
 }
 
 bool StragglerWatch::look_for_recovery(const Look& look, double share, const WorkSeconds& excess) {

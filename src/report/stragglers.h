@@ -87,6 +87,11 @@ class StragglerWatch {
   /// True where the rank became slow, or was and is so no more.
   bool add(const WatchedStep& step);
 
+  /// From half of what tells that the rank is slow, until that is told or the sum is down at 0 again.
+  bool suspects() const { return suspects_; }
+  /// What is suspected is known to be so: the rank is slow.
+  void confirm();
+
   bool is_slow() const { return !spells_.empty() && !spells_.back().to; }
   const std::vector<SlowSpell>& spells() const { return spells_; }
 
@@ -131,6 +136,7 @@ class StragglerWatch {
   std::optional<double> last_share_;
   double variance_;     // of the share
   double score_ = 0.0;  // the cumulative sum, up to slowness or down from it
+  bool suspects_ = false;
   Excess excess_;
   int64_t well_since_ = 0;  // of a slow rank: 0 while it is
   std::vector<SlowSpell> spells_;

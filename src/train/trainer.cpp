@@ -434,7 +434,10 @@ void Trainer::watch_stragglers(const StepRecord& record, const BorderReport& own
   has_turned_ = world_.size() > 1 && stragglers_.add(step);  // for one that is alone nobody waits
   if (options_.network != nullptr && options_.network->add(record.step, all.mean_seconds, all.least_blocked)) {
     engine_.parameters().await_all();  // which would be on the links when they are measured
-    log_.network(options_.network->tell(record.step));
+    const Json told = options_.network->tell(record.step);
+    if (!told.is_null()) {
+      log_.network(told);
+    }
   }
 }
 

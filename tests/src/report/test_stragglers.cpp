@@ -120,6 +120,40 @@ TEST_CASE("stragglers: one of 2 or 8 ranks that is 20 % slower is named within 2
   }
 }
 
+TEST_CASE(
+    "stragglers: a suspicion comes in half the steps, goes by itself, and is told at once where it is confirmed") {
+  Job job(2, 0.1, 0.01, 1);
+  const StragglerWatch& watch = job.watch(1);
+  REQUIRE(steps_until_turned(job, -1, 40, -1, 1.0) == 0);
+  const auto steps_until_suspected = [&] {
+    CHECK_FALSE(watch.suspects());
+    int steps = 0;
+    for (; !watch.suspects() && steps < 20; ++steps) {
+      REQUIRE(job.step(1, 1.2).empty());
+    }
+    return steps;
+  };
+  const int steps = steps_until_suspected();
+  CHECK_FALSE(watch.is_slow());
+  for (int i = 0; i < 20 && watch.suspects(); ++i) {
+    job.step();
+  }
+  CHECK_FALSE(watch.suspects());
+  CHECK(watch.spells().empty());
+  CHECK(steps_until_suspected() == steps);
+  CHECK(steps_until_turned(job, 1, 2 * steps, 1, 1.2) >= steps - 1);
+  CHECK_FALSE(watch.suspects());
+  REQUIRE(steps_until_turned(job, 1, 60, -1, 1.0) > 0);
+
+  steps_until_suspected();
+  job.watch(1).confirm();
+  CHECK(watch.is_slow());
+  CHECK_FALSE(watch.suspects());
+  CHECK(watch.spells().size() == 2);
+  CHECK(watch.spells().back().percent == Approx(100.0 * 0.018 / 0.118).epsilon(0.35));
+  CHECK(steps_until_turned(job, 1, 60, -1, 1.0) > 0);
+}
+
 TEST_CASE("stragglers: where nobody is slow nobody is named, however noisy the steps are") {
   for (const double noise : {0.0, 0.02, 0.1, 0.2}) {
     for (unsigned seed = 1; seed <= 50; ++seed) {
