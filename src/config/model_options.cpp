@@ -196,6 +196,19 @@ int64_t num_label_classes(const DataConfig& data) {
   return largest + 1;
 }
 
+// 0 where there is no such file, or none that will do, which is told when it is opened.
+int64_t num_valid_images(const DataConfig& data) {
+  std::error_code error;
+  if (!data.has_validation() || !std::filesystem::is_regular_file(data.valid_data, error)) {
+    return 0;
+  }
+  try {
+    return data::outline_dataset(data.valid_data, data.dataset_name).num_rows();
+  } catch (const Error&) {
+    return 0;
+  }
+}
+
 DataShape shape_of_images(const DataConfig& data) {
   const data::ArrayLayout layout = data::outline_dataset(data.train_data, data.dataset_name);
   data::require_images(layout, str(data.train_data, ": dataset '", data.dataset_name, "'"));
@@ -204,7 +217,10 @@ DataShape shape_of_images(const DataConfig& data) {
           .height = layout.shape[1],
           .width = layout.shape[2],
           .num_classes = names.empty() ? num_label_classes(data) : std::ssize(data::split_names(names)),
-          .has_class_names = !names.empty()};
+          .has_class_names = !names.empty(),
+          .decoding_bytes = bytes_to_decode(layout),
+          .images = layout.num_rows(),
+          .valid_images = num_valid_images(data)};
 }
 
 // --- following ------------------------------------------------------------------------------------------------------
@@ -297,6 +313,9 @@ void follow_data(LoadedConfig& loaded, const DataShape& shape) {
   config.data.climatology_bytes = shape.climatology_bytes;
   std::vector<std::string> mismatches, corrections;
   if (!config.is_forecast()) {
+    config.data.image_bytes = shape.channels * shape.height * shape.width;
+    config.data.images = shape.images;
+    config.data.valid_images = shape.valid_images;
     follow_stored_size(loaded, shape);
   }
   for (const Followed& followed : followed_options(config.model, shape)) {

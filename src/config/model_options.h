@@ -29,6 +29,8 @@ struct DataShape {
   int64_t decoding_bytes = 0;    ///< and the others: as of DataConfig
   int64_t static_bytes = 0;
   int64_t climatology_bytes = 0;
+  int64_t images = 0;
+  int64_t valid_images = 0;
 
   bool operator==(const DataShape&) const = default;
 };

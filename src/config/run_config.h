@@ -125,6 +125,9 @@ struct DataConfig {
   int64_t decoding_bytes = 0;     ///< of a thread that reads: a chunk and what it is decoded to
   int64_t static_bytes = 0;       ///< of each data set: its static fields
   int64_t climatology_bytes = 0;  ///< of validation: the time means
+  int64_t image_bytes = 0;        ///< of an image as it is stored
+  int64_t images = 0;             ///< that are there for training
+  int64_t valid_images = 0;
 
   /// Of training, where the options say it; 0: files do.
   int64_t known_samples() const { return known(generated_samples, limit_nsamples); }

@@ -48,10 +48,15 @@ int64_t score_bytes(const model::VitOptions& model, int64_t micro_batch, const z
   return micro_batch * model.out_channels * model.image_height * model.image_width * (size_of(policy.compute) + wide);
 }
 
+// Samples, by the options and by the files; 0: not known.
+int64_t number_of(int64_t known, int64_t in_files) {
+  return known > 0 && in_files > 0 ? std::min(known, in_files) : std::max(known, in_files);
+}
+
 // Micro-batches of a validation that are read ahead, beside the one in work.
 int64_t valid_read_ahead(const StepConfig& config, const DataConfig& data, const ReplicaPlan& replica,
                          int64_t read_ahead) {
-  const int64_t samples = data.known_valid_samples();
+  const int64_t samples = number_of(data.known_valid_samples(), data.valid_images);
   if (samples == 0) {
     return read_ahead;
   }
@@ -101,6 +106,14 @@ DataBytes data_bytes(const StepConfig& config, const DataConfig& data, const Rep
   };
   const bool adds = data.target == TargetKind::kIncrement;
   const int64_t batch = (input + target + (adds && is_apart ? present : 0)) * size_of(at::kFloat);
+  // Images are read, cut or painted as bytes before they are numbers (on a GPU they become that there); of training
+  // with those that they are mixed with.
+  const bool paints = data.kind == DataKind::kBuiltin && !config.is_forecast();
+  const bool has_images = paints || (data.kind == DataKind::kHdf5 && !config.is_forecast());
+  const int64_t stored = data.kind == DataKind::kHdf5 ? replica.micro_batch * data.image_bytes : 0;
+  const int64_t image_bytes = has_images && is_first && compute.device == c10::DeviceType::CPU ? stored + input : 0;
+  const int64_t mixed = data.mixup > 0.0 ? 2 : 1;
+  const int64_t read = batch + (mixed - 1) * input * size_of(at::kFloat);
   // Increments are computed beside the states.
   const int64_t own = converted(input, policy.compute) + converted(target, policy.master) +
                       (adds ? converted(present, policy.master) + target * size_of(policy.master) : 0);
@@ -109,19 +122,23 @@ DataBytes data_bytes(const StepConfig& config, const DataConfig& data, const Rep
   // Tensor ranks that share the reading of files hold, beside the batch that they join, their own share of it and what
   // the others have read of one of its tensors; what is read ahead is shares.
   const int64_t tp = data.kind == DataKind::kHdf5 && config.is_forecast() ? config.parallel.tp : 1;
-  const int64_t joined = (read_ahead + 1) * batch + (tp - 1) * std::max(input, target) * size_of(at::kFloat);
-  const int64_t ahead = std::max(read_ahead * batch, tp > 1 ? joined / tp : 0);
-  const bool has_pool = data.kind == DataKind::kHdf5 || data.kind == DataKind::kSynthetic;
+  const int64_t joined = (read_ahead + 1) * read + (tp - 1) * std::max(input, target) * size_of(at::kFloat);
+  const int64_t ahead = std::max(read_ahead * read, tp > 1 ? joined / tp : 0);
+  const bool has_pool = data.kind == DataKind::kHdf5 || data.kind == DataKind::kSynthetic || paints;
   const auto last = [&](int64_t samples, int64_t batch_size, int64_t bytes) {
     const int64_t of_epoch = has_pool ? last_of_epoch(config, replica, samples, batch_size) : 0;
     return of_epoch * bytes / std::max<int64_t>(replica.micro_batch, 1);
   };
-  const int64_t training =
-      ahead + in_flight * batch + (data.drop_last ? 0 : last(data.known_samples(), config.global_batch_size, batch));
+  const int64_t training = ahead + in_flight * read + compute.reading_threads * mixed * image_bytes +
+                           (data.drop_last ? 0
+                                           : last(number_of(data.known_samples(), data.images),
+                                                  config.global_batch_size, read + mixed * image_bytes));
   const bool validates = data.has_validation();
   const int64_t valid_batch = validates ? (valid_input + target) * size_of(at::kFloat) : 0;
-  const int64_t validation = (valid_read_ahead(config, data, replica, read_ahead) + 1) * valid_batch +
-                             last(data.known_valid_samples(), data.valid_batch_size, valid_batch);
+  const int64_t valid_images = validates ? image_bytes : 0;
+  const int64_t validation =
+      (valid_read_ahead(config, data, replica, read_ahead) + 1) * valid_batch + compute.reading_threads * valid_images +
+      last(number_of(data.known_valid_samples(), data.valid_images), data.valid_batch_size, valid_batch + valid_images);
   // Without backwards a first stage takes the next micro-batch while the last one's is still held.
   const int64_t next_input = config.parallel.pp > 1 ? converted(input, policy.compute) : 0;
   const int64_t valid_own = validates ? own + next_input + converted(present, policy.master) : 0;
