@@ -2,7 +2,6 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <numeric>
 #include <optional>
@@ -16,11 +15,10 @@
 #include "src/base/text.h"
 #include "src/base/utf8.h"
 #include "src/commands/command.h"
+#include "src/commands/planner.h"
 #include "src/config/load_run_config.h"
 #include "src/config/model_options.h"
 #include "src/config/sources.h"
-#include "src/machine/device.h"
-#include "src/machine/model_memory.h"
 #include "src/machine/processor.h"
 #include "src/plan/memory_plan.h"
 #include "src/plan/step_work.h"
@@ -93,161 +91,6 @@ SplitWords split(const std::vector<std::string>& words, const options::OptionTab
   return out;
 }
 
-std::string megabytes(double bytes) {
-  return bytes_text(static_cast<int64_t>(std::llround(bytes)));
-}
-
-c10::DeviceType device_of(const RunConfig& config) {
-  return config.device == train::DeviceChoice::kCuda ? c10::DeviceType::CUDA : c10::DeviceType::CPU;
-}
-
-struct Planned {
-  RunConfig config;
-  train::LayoutReport report;
-  train::LeastBytes least_bytes;
-  bool fits = true;
-  std::optional<train::TimePlan> time;  // with --machine
-
-  double samples_per_second() const { return static_cast<double>(config.global_batch_size) / time->step; }
-};
-
-class Planner {
- public:
-  // On nodes of `ranks.per_node`; `memory_gib` of a rank, 0: no limit.
-  Planner(const train::RanksOnNodes& ranks, double memory_gib, LoadedConfig loaded,
-          std::optional<train::MachineFile> machine)
-      : ranks_(ranks), memory_gib_(memory_gib), loaded_(std::move(loaded)), machine_(std::move(machine)) {
-    RunConfig& config = loaded_.config;
-    compute_.device = device_of(config);
-    compute_.fp32 = kernels::host_kernel().kernel;
-    compute_.threads = std::max(config.parallel.threads, 1);
-    compute_.read_ahead =
-        train::read_ahead(config.data, c10::Device(compute_.device, compute_.device == at::kCUDA ? 0 : -1),
-                          compute_.threads)
-            .batches;
-    compute_.saves = config.checkpoint.keep > 0;
-    compute_.copies_state = config.checkpoint.copies_state();
-  }
-
-  // Nothing where the layout is not valid; its problems are put into `problems`.
-  std::optional<Planned> plan(int dp, int tp, int pp, std::vector<std::string>& problems) const {
-    LoadedConfig loaded = loaded_;
-    loaded.config.parallel.dp = dp;
-    loaded.config.parallel.tp = tp;
-    loaded.config.parallel.pp = pp;
-    train::resolve(loaded.config, ranks_.ranks);
-    problems = train::all_problems(loaded, ranks_.ranks);
-    if (problems.empty()) {
-      problems = too_large(loaded.config);
-    }
-    if (problems.empty() && compute_.device == c10::DeviceType::CUDA) {
-      problems = unrecordable(loaded.config);
-    }
-    if (!problems.empty()) {
-      return std::nullopt;
-    }
-    return planned(std::move(loaded.config));
-  }
-
-  // The least change of the configuration by which it fits, or what takes least.
-  std::string what_fits(const Planned& given) const {
-    const bool holds_data = given.report.fullest.memory.on_host == 0;
-    const double generated = holds_data ? train::generated_bytes(given.config.data, given.config.model) : 0.0;
-    if (generated > 0.0 && fits(static_cast<double>(given.report.fullest.memory.taken()) - generated)) {
-      return str("fits with data from files: those generated in memory take ", megabytes(generated));
-    }
-    int64_t least = given.report.fullest.memory.taken();
-    std::string options = "as it is";
-    for (int recompute = static_cast<int>(given.config.recompute); recompute <= 2; ++recompute) {
-      for (int64_t micro_batch = given.config.parallel.micro_batch_size; micro_batch >= 1; micro_batch /= 2) {
-        RunConfig config = given.config;
-        config.recompute = static_cast<model::Recompute>(recompute);
-        config.parallel.micro_batch_size = micro_batch;
-        if (!train::problems(config, ranks_.ranks).empty()) {
-          continue;
-        }
-        const Planned changed = planned(config);
-        const std::string words = str("with --recompute ", train::kRecomputeNames.at(static_cast<size_t>(recompute)),
-                                      " --micro-batch-size ", micro_batch);
-        if (changed.fits) {
-          return str("fits ", words,
-                     changed.time ? str(", ", number_text(changed.samples_per_second(), 4), " samples/s") : "");
-        }
-        if (const int64_t bytes = changed.report.fullest.memory.taken(); bytes < least) {
-          least = bytes;
-          options = words;
-        }
-      }
-    }
-    const int64_t nccl = given.report.fullest.memory.libraries.nccl;
-    return str("no --recompute and no smaller --micro-batch-size makes it fit: it takes ", bytes_text(least),
-               " at least, ", options, "; ",
-               nccl > least / 2
-                   ? str(bytes_text(nccl), " are NCCL's buffers, of which --dp-max-ctas or fewer axes take less")
-                   : "more --tp, --pp or, with --zero 1, --dp hold less");
-  }
-
-  train::ComputeTraits compute() const {
-    train::ComputeTraits compute = compute_;
-    for (int first = 0; first < ranks_.ranks; first += ranks_.per_node) {
-      compute.nodes.push_back(std::min(ranks_.per_node, ranks_.ranks - first));
-    }
-    return compute;
-  }
-
-  const train::RanksOnNodes& ranks() const { return ranks_; }
-  double memory_gib() const { return memory_gib_; }
-  std::string memory_text() const { return megabytes(memory_gib_ * 0x1p30) + " a rank"; }
-
- private:
-  // What integers of 64 bits would not count.
-  static std::vector<std::string> too_large(const RunConfig& config) {
-    constexpr double kMost = 0x1p48;
-    const auto least = train::least_bytes_per_rank(config, config.data, train::ModelPurpose::kTraining);
-    const auto fields = 4.0 * static_cast<double>(config.parallel.micro_batch_size) *
-                        static_cast<double>(config.model.in_channels + config.model.out_channels) *
-                        static_cast<double>(config.model.image_height) * static_cast<double>(config.model.image_width);
-    if (least.of_model + least.of_data + fields <= kMost) {
-      return {};
-    }
-    return {
-        "a rank of this training takes at least 256 TiB, more than is planned for; give a smaller model, image or "
-        "micro-batch"};
-  }
-
-  // What a run with --cuda-graph on would refuse.
-  static std::vector<std::string> unrecordable(const RunConfig& config) {
-    try {
-      static_cast<void>(train::step_recording(config, c10::Device(c10::DeviceType::CUDA, 0)));
-      return {};
-    } catch (const Error& error) {
-      return {error.message()};
-    }
-  }
-
-  bool fits(double bytes) const { return memory_gib_ == 0.0 || bytes <= memory_gib_ * 0x1p30; }
-
-  Planned planned(RunConfig config) const {
-    Planned planned{std::move(config), {}, {}, true, {}};
-    planned.report = train::report_layout(planned.config, planned.config.data, compute());
-    planned.least_bytes =
-        train::plan_least_bytes(planned.config, train::plan_replica(planned.config, planned.config.parallel.dp - 1),
-                                ranks_.per_node, compute_.device);
-    planned.fits = fits(static_cast<double>(planned.report.fullest.memory.taken()));
-    if (machine_) {
-      planned.time =
-          train::plan_time(planned.config, planned.config.data, *machine_, ranks_.per_node, compute_.threads);
-    }
-    return planned;
-  }
-
-  train::RanksOnNodes ranks_;
-  double memory_gib_;
-  LoadedConfig loaded_;
-  std::optional<train::MachineFile> machine_;
-  train::ComputeTraits compute_;
-};
-
 std::string layout_text(const train::ParallelConfig& parallel) {
   return str("--dp ", parallel.dp, " --tp ", parallel.tp, " --pp ", parallel.pp);
 }
@@ -284,24 +127,26 @@ Json to_json(const train::Traffic& traffic) {
   return json;
 }
 
+// By name.
+std::vector<std::pair<std::string, int64_t>> classes_of(const train::LibraryBytes& of) {
+  return {{"code", of.code}, {"mkl", of.mkl},     {"slots", of.slots}, {"threads", of.threads},
+          {"hdf5", of.hdf5}, {"freed", of.freed}, {"nccl", of.nccl}};
+}
+
 Json to_json(const train::FullestRank& rank) {
   const train::MemoryPlan& memory = rank.memory;
-  const train::LibraryBytes& of = memory.libraries;
+  Json library_classes;
+  for (const auto& [name, bytes] : classes_of(memory.libraries)) {
+    library_classes[name] = bytes;
+  }
   return {{"replica", rank.replica},
           {"stage", rank.place.stage},
           {"tensor_rank", rank.place.tensor_rank},
           {"bytes", memory.total},
           {"host_bytes", memory.on_host},
           {"classes", train::bytes_by_class(memory.peak)},
-          {"libraries", of.total()},
-          {"library_classes",
-           {{"code", of.code},
-            {"mkl", of.mkl},
-            {"slots", of.slots},
-            {"threads", of.threads},
-            {"hdf5", of.hdf5},
-            {"freed", of.freed},
-            {"nccl", of.nccl}}},
+          {"libraries", memory.libraries.total()},
+          {"library_classes", std::move(library_classes)},
           {"shared", memory.shared}};
 }
 
@@ -364,20 +209,32 @@ std::vector<train::FullestRank> ranks_of(const Planned& planned, const Planner& 
   return ranks;
 }
 
-// "12.3 MiB: ranks 0 and 1; 11.9 MiB: ranks 2 and 3"
-std::string text_of(const std::vector<train::FullestRank>& ranks) {
-  std::vector<std::pair<std::string, std::vector<int>>> of_bytes;
+// "20.3 MiB: 12.3 MiB; peaks: activations 5 MiB, ...; libraries: code 8 MiB"
+std::string taken_text(const train::MemoryPlan& memory) {
+  std::vector<std::string> libraries;
+  for (const auto& [name, bytes] : classes_of(memory.libraries)) {
+    if (bytes > 0) {
+      libraries.push_back(str(name, " ", bytes_text(bytes)));
+    }
+  }
+  return str(bytes_text(memory.taken()), ": ", train::memory_text(memory),
+             libraries.empty() ? "" : str("; libraries: ", join(libraries)));
+}
+
+// A line for those that take the same: "  ranks 0 and 1 take 20.3 MiB: ...".
+std::string lines_of(const std::vector<train::FullestRank>& ranks) {
+  std::vector<std::pair<std::string, std::vector<int>>> of_text;
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    const std::string bytes = bytes_text(ranks[rank].memory.taken());
-    auto same = std::find_if(of_bytes.begin(), of_bytes.end(), [&](const auto& each) { return each.first == bytes; });
-    same = same == of_bytes.end() ? of_bytes.insert(same, {bytes, {}}) : same;
+    const std::string text = taken_text(ranks[rank].memory);
+    auto same = std::find_if(of_text.begin(), of_text.end(), [&](const auto& each) { return each.first == text; });
+    same = same == of_text.end() ? of_text.insert(same, {text, {}}) : same;
     same->second.push_back(static_cast<int>(rank));
   }
-  std::vector<std::string> parts;
-  for (const auto& [bytes, those] : of_bytes) {
-    parts.push_back(str(bytes, ": ", comm::rank_list(those)));
+  std::string lines;
+  for (const auto& [text, those] : of_text) {
+    lines += str("  ", comm::rank_list(those), those.size() == 1 ? " takes " : " take ", text, "\n");
   }
-  return join(parts, "; ");
+  return lines;
 }
 
 // One layout: also of each rank, of each stage that tells something, and what makes it fit.
@@ -402,7 +259,7 @@ std::string text_of(const Planned& planned, const Planner& planner) {
     out += line + "\n";
   }
   if (const auto ranks = ranks_of(planned, planner); ranks.size() > 1) {
-    out += str("  ranks     ", text_of(ranks), "\n");
+    out += lines_of(ranks);
   }
   for (const auto& [fullest, units, traffic] : stages_of(planned, planner)) {
     out += str("  stage ", fullest.place.stage, "\n    holds   ", train::memory_text(fullest.memory), "\n");
@@ -445,25 +302,27 @@ std::tuple<double, double, double> order_of(const Planned& planned) {
 
 // What lets the best of those fit that come before all that do; where nothing helps and none fits, what the least
 // takes.
-std::string advice(const std::vector<Planned>& layouts, const Planner& planner) {
+struct Advice {
+  const Planned* layout = nullptr;  // nothing: there is none
+  std::string what;
+};
+Advice advice(const std::vector<Planned>& layouts, const Planner& planner) {
   const bool none_fits = !layouts.front().fits;
-  const std::string head = none_fits ? str("none fits into ", planner.memory_text(), "; ") : "";
   for (const Planned& planned : layouts) {
     if (planned.fits || (!none_fits && order_of(planned) >= order_of(layouts.front()))) {
       continue;
     }
-    if (const std::string what = planner.what_fits(planned); what.starts_with("fits")) {
-      return str(head, layout_text(planned.config.parallel), none_fits ? ": " : ", better than the first, ", what,
-                 "\n");
+    if (std::string what = planner.what_fits(planned); what.starts_with("fits")) {
+      return {&planned, std::move(what)};
     }
   }
   if (!none_fits) {
-    return "";
+    return {};
   }
   const Planned& least = *std::min_element(layouts.begin(), layouts.end(), [](const Planned& a, const Planned& b) {
     return a.report.fullest.memory.taken() < b.report.fullest.memory.taken();
   });
-  return str(head, layout_text(least.config.parallel), ": ", planner.what_fits(least), "\n");
+  return {&least, planner.what_fits(least)};
 }
 
 std::string table_text(const std::vector<Planned>& layouts, const std::string& left_out, const Planner& planner) {
@@ -491,13 +350,18 @@ std::string table_text(const std::vector<Planned>& layouts, const std::string& l
     cells.push_back(text_of(planned.least_bytes.between));
     out += row(cells);
   }
-  out += advice(layouts, planner);
+  if (const auto [layout, what] = advice(layouts, planner); layout != nullptr) {
+    const std::string name = layout_text(layout->config.parallel);
+    out += layouts.front().fits ? str(name, ", better than the first, ", what, "\n")
+                                : str("none fits into ", planner.memory_text(), "; ", name, ": ", what, "\n");
+  }
   const bool are_hosts = layouts.front().report.fullest.memory.libraries.code > 0;
   return str(out, left_out, text_of(planner.ranks()),
              planner.memory_gib() > 0.0 ? "; fits: into " + planner.memory_text() : "",
              are_hosts ? "; fullest rank: its tensors and what libraries take of its process"
                        : "; fullest rank: its tensors and NCCL's buffers on the GPU",
-             "; efficiency: the share of the ranks' speed that balance and bubble leave; communication is not in it\n");
+             "; efficiency: the share of the ranks' speed that balance and bubble leave; communication is not in it; "
+             "--dp, --tp and --pp show one layout in full, --json all\n");
 }
 
 // Every product dp x tp x pp = ranks that the configuration allows: those that fit first, then by order_of().
@@ -663,8 +527,10 @@ int run_plan(const Invocation& invocation) {
   const auto layouts = all_layouts(planner, left_out);
   if (plan.json) {
     Json json = Json::array();
+    const auto [of_advice, what] = advice(layouts, planner);
     for (const Planned& planned : layouts) {
       json.push_back(to_json(planned, planner));
+      if (&planned == of_advice) json.back()["advice"] = what;
     }
     print_once(json.dump(2) + "\n");
   } else {

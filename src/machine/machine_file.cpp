@@ -7,15 +7,22 @@
 
 #include "src/base/error.h"
 #include "src/base/text.h"
+#include "src/base/utf8.h"
+#include "src/config/run_config.h"
 
 namespace vit_hybrid::train {
 
 namespace {
 
 constexpr const char* kFormat = "vit_hybrid machine 1";
-// Of any rate, size or time: a thousand times the fastest machine, and what no sum of steps makes infinite.
-constexpr double kMostFigure = 1e18;
-constexpr double kLeastFigure = 1e-18;
+// What a machine may have.
+struct Limits {
+  double least = 1.0;  // of a rate a second, of bytes, and of sizes
+  double most = 1e17;  // a hundred times the fastest GPU
+  bool may_be_zero = false;
+};
+constexpr Limits kSeconds = {1e-18, 1.0, /*may_be_zero=*/true};  // of a message, a byte or an operation
+constexpr int kMostCount = 1 << 16;                              // of a node's ranks, threads and cores
 
 // Where a size lies between two points: the index of the lower one, and how much of the upper one counts.
 struct Place {
@@ -49,30 +56,31 @@ class Reader {
   void require_known(const std::vector<std::string>& known) const {
     for (const auto& [key, value] : json_.items()) {
       if (std::find(known.begin(), known.end(), key) == known.end()) {
-        fail(key, str("is not known here; known are ", join(known)));
+        fail(shown(key), str("is not known here; known are ", join(known)));
       }
     }
   }
   bool has(const std::string& key) const { return json_.contains(key); }
   Reader inside(const std::string& key) const { return {value(key), path_, name(key)}; }
   std::string text(const std::string& key) const {
-    if (!value(key).is_string()) fail(key, "is no text");
+    if (!value(key).is_string()) fail(key, str("is ", shown(value(key).dump()), ", no text"));
     return value(key).get<std::string>();
   }
-  double number(const std::string& key, bool may_be_zero = false) const {
-    return checked(value(key), key, may_be_zero);
-  }
+  double number(const std::string& key, const Limits& limits = {}) const { return checked(value(key), key, limits); }
   int count(const std::string& key) const {
     const double number = this->number(key);
-    if (number != std::floor(number) || number > 1 << 20) fail(key, "is no whole number up to 1048576");
+    if (number != std::floor(number) || number > kMostCount) {
+      fail(key, str("is ", number, ", no whole number up to ", kMostCount));
+    }
     return static_cast<int>(number);
   }
   std::vector<double> numbers(const std::string& key) const {
     const Json& list = value(key);
     if (!list.is_array() || list.empty()) fail(key, "is no list of numbers");
     std::vector<double> numbers;
-    for (const Json& item : list)
-      numbers.push_back(checked(item, key, false));
+    for (const Json& item : list) {
+      numbers.push_back(checked(item, list.size() == 1 ? key : str(key, "[", numbers.size(), "]"), {}));
+    }
     return numbers;
   }
   const Json& value(const std::string& key) const {
@@ -89,12 +97,12 @@ class Reader {
   std::string name(const std::string& key) const {
     return place_.empty() ? key : key.empty() ? place_ : place_ + "." + key;
   }
-  double checked(const Json& item, const std::string& key, bool may_be_zero) const {
-    if (!item.is_number()) fail(key, "is no number");
+  double checked(const Json& item, const std::string& key, const Limits& limits) const {
+    if (!item.is_number()) fail(key, str("is ", shown(item.dump()), ", no number"));
     const auto number = item.get<double>();
-    if (!(number >= kLeastFigure && number <= kMostFigure) && !(number == 0.0 && may_be_zero)) {
-      fail(key, str("is ", number, ", not ", may_be_zero ? "0 or " : "", "a number from ", kLeastFigure, " to ",
-                    kMostFigure));
+    if (!(number >= limits.least && number <= limits.most) && !(number == 0.0 && limits.may_be_zero)) {
+      fail(key, str("is ", number, ", not ", limits.may_be_zero ? "0 or " : "", "a number from ", limits.least, " to ",
+                    limits.most));
     }
     return number;
   }
@@ -116,7 +124,7 @@ RateTable read_table(const Reader& in, const WorkKind& kind) {
     table.axes.push_back({name, std::move(points)});
   }
   if (axes.json().size() != kind.axes.size()) in.fail("axes", str("are not ", kind.axes.size()));
-  if (in.text("unit") != kind.unit) in.fail("unit", str("is not ", kind.unit));
+  if (in.text("unit") != kind.unit) in.fail("unit", str("is '", shown(in.text("unit")), "', not ", kind.unit));
   table.rates = in.numbers("rates");
   if (table.rates.size() != size) {
     in.fail("rates", str("are ", table.rates.size(), ", where the axes have ", size, " points"));
@@ -130,7 +138,7 @@ RateTables read_tables(const Reader& in, const std::vector<WorkKind>& kinds) {
   for (const auto& [name, value] : in.json().items()) {
     const auto kind = std::find_if(kinds.begin(), kinds.end(),
                                    [&known_name = name](const auto& known) { return known_name == known.name; });
-    if (kind == kinds.end()) in.fail(name, "is no kind of work that is known");
+    if (kind == kinds.end()) in.fail(shown(name), "is no kind of work that is known");
     tables.emplace(name, read_table(in.inside(name), *kind));
   }
   return tables;
@@ -231,11 +239,15 @@ MachineFile parse_machine_file(const std::string& text, const std::string& path)
   try {
     json = Json::parse(text);
   } catch (const Json::out_of_range& error) {
-    throw Error(ErrorClass::kBadData, str("machine file '", path, "' has a number that is too large: ", error.what()),
+    const std::string what = error.what();  // "[json.exception.out_of_range.406] number overflow parsing '1e999'"
+    throw Error(ErrorClass::kBadData,
+                str("machine file '", path, "' has a number that is too large: ", what.substr(what.find(']') + 2)),
                 "vit_hybrid calibrate writes one");
   } catch (const Json::parse_error& error) {
     throw Error(ErrorClass::kBadData,
-                str("machine file '", path, "' is no JSON from byte ", error.byte, " of ", text.size(), " on"),
+                error.byte > text.size()
+                    ? str("machine file '", path, "' ends before its JSON does, after ", text.size(), " bytes")
+                    : str("machine file '", path, "' is no JSON from byte ", error.byte, " of ", text.size(), " on"),
                 "vit_hybrid calibrate writes one");
   }
   if (!json.is_object() || !json.contains("format") || json["format"] != Json(kFormat)) {
@@ -244,12 +256,15 @@ MachineFile parse_machine_file(const std::string& text, const std::string& path)
                 "vit_hybrid calibrate writes one");
   }
   const Reader in(json, path, "");
-  in.require_known({"format", "machine", "device", "cores", "memory", "populations", "between_nodes"});
+  in.require_known({"format", "machine", "device", "cores", "memory", "populations", "between_nodes", "source"});
   MachineFile machine;
   machine.name = in.text("machine");
   machine.device = in.text("device");
-  if (machine.device != "cpu" && machine.device != "cuda") in.fail("device", "is neither cpu nor cuda");
+  if (machine.device != "cpu" && machine.device != "cuda") {
+    in.fail("device", str("is '", shown(machine.device), "', neither cpu nor cuda"));
+  }
   machine.cores = in.count("cores");
+  machine.source = in.has("source") ? in.text("source") : "";
   if (in.has("memory")) {
     const Reader memory = in.inside("memory");
     memory.require_known({"bytes", "source"});
@@ -262,22 +277,27 @@ MachineFile parse_machine_file(const std::string& text, const std::string& path)
     one.require_known({"ranks", "threads", "types", "messages", "operation_s", "reading_bytes_per_s"});
     Population population{one.count("ranks"), one.count("threads")};
     const Reader types = one.inside("types");
+    types.require_known({kPrecisionNames.begin(), kPrecisionNames.end()});
     for (const auto& [type, tables] : types.json().items()) {
       population.types[type] = read_tables(types.inside(type), kernel_kinds());
     }
     population.messages = one.has("messages") ? read_tables(one.inside("messages"), message_kinds()) : RateTables();
-    population.operation_s = one.has("operation_s") ? one.number("operation_s", /*may_be_zero=*/true) : 0.0;
+    population.operation_s = one.has("operation_s") ? one.number("operation_s", kSeconds) : 0.0;
     population.reading_bytes_per_s = one.has("reading_bytes_per_s") ? one.number("reading_bytes_per_s") : 0.0;
+    const auto is_same = [&](const Population& other) {
+      return other.ranks == population.ranks && other.threads == population.threads;
+    };
+    if (std::any_of(machine.populations.begin(), machine.populations.end(), is_same)) {
+      in.fail(str("populations[", i, "]"), "has the ranks and threads of one before it");
+    }
     machine.populations.push_back(std::move(population));
   }
   if (in.has("between_nodes")) {
     const Reader network = in.inside("between_nodes");
     network.require_known({"bytes_per_s", "latency_s", "message_s", "byte_s", "look_bytes", "source"});
-    const auto if_known = [&](const char* name) {
-      return network.has(name) ? network.number(name, /*may_be_zero=*/true) : 0.0;
-    };
+    const auto if_known = [&](const char* name) { return network.has(name) ? network.number(name, kSeconds) : 0.0; };
     machine.between_nodes = {network.number("bytes_per_s"),
-                             network.number("latency_s", /*may_be_zero=*/true),
+                             network.number("latency_s", kSeconds),
                              if_known("message_s"),
                              network.has("byte_s") ? std::optional(if_known("byte_s")) : std::nullopt,
                              network.has("look_bytes") ? std::optional(network.number("look_bytes")) : std::nullopt,
@@ -288,6 +308,9 @@ MachineFile parse_machine_file(const std::string& text, const std::string& path)
 
 std::string to_text(const MachineFile& machine) {
   Json json = {{"format", kFormat}, {"machine", machine.name}, {"device", machine.device}, {"cores", machine.cores}};
+  if (!machine.source.empty()) {
+    json["source"] = machine.source;
+  }
   if (machine.memory.bytes > 0.0) {
     json["memory"] = {{"bytes", machine.memory.bytes}};
     if (!machine.memory.source.empty()) {

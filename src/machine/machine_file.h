@@ -78,7 +78,8 @@ struct MachineFile {
   int cores = 1;               ///< that a node has for its ranks
   Memory memory = {};
   std::vector<Population> populations;
-  NodeNetwork between_nodes;
+  NodeNetwork between_nodes = {};
+  std::string source = {};  ///< where the numbers of cores, ranks and threads are from
 
   /// What each of so many ranks on a node may take of its memory, on the host beside the some 140 MiB that a process
   /// has at its start; 0: not known. GPUs are shared by `ranks_per_gpu`, or by as many as there are for each.

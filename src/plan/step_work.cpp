@@ -26,7 +26,8 @@ KernelWork product(const char* kind, const model::LinearLayer& layer) {
   return {kind, {m, k, n}, 2.0 * m * k * n};
 }
 
-bool is_twice_with_selective(model::LinearRole role) {
+// Cut by columns: the gradient of its input is a sum over tensor ranks. --recompute selective computes it twice.
+bool is_first_of_sublayer(model::LinearRole role) {
   return role == model::LinearRole::kQkv || role == model::LinearRole::kFc1;
 }
 
@@ -43,11 +44,14 @@ void add_products(model::Recompute recompute, const std::vector<model::LinearLay
     ++out.forward_operations;
     const bool again = recompute == model::Recompute::kFull
                            ? is_of_block(layer.role)
-                           : recompute == model::Recompute::kSelective && is_twice_with_selective(layer.role);
+                           : recompute == model::Recompute::kSelective && is_first_of_sublayer(layer.role);
     if (again) {
       out.backward.push_back(product("product_forward", layer));
     }
     out.backward.push_back(product("product_weight", layer));
+    if (is_first_of_sublayer(layer.role)) {
+      out.beside_sums.push_back(out.backward.back());
+    }
     if (layer.role != model::LinearRole::kPatches) {
       out.backward.push_back(product("product_input", layer));
     }

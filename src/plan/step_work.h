@@ -29,7 +29,8 @@ struct KernelWork {
 struct PassWork {
   std::vector<KernelWork> forward;
   std::vector<KernelWork> backward;
-  double forward_operations = 0.0;  ///< layers' operations, which cost something beside their kernels
+  std::vector<KernelWork> beside_sums;  ///< of `backward`, weight gradients beside which tensor ranks sum
+  double forward_operations = 0.0;      ///< layers' operations, which cost something beside their kernels
   double backward_operations = 0.0;
 };
 

@@ -12,6 +12,7 @@
 #include "parallel/comm/nodes/node_link.h"
 #include "parallel/mesh/device_mesh.h"
 #include "parallel/pipeline/message_plan.h"
+#include "parallel/tensor/step_context.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
 #include "src/machine/device.h"
@@ -212,33 +213,70 @@ class StepTime {
   StageTime stage_time(int stage) const {
     StageTime time;
     const Partition micro_batches(replica_.samples, std::max(replica_.micro_batches, 1));
-    std::map<int64_t, std::pair<double, double>> of_size;
-    const double blocks = static_cast<double>(model::num_blocks(config_.model, units(stage)));
+    std::map<int64_t, Passes> of_size;
     for (int i = 0; i < replica_.micro_batches; ++i) {
       const int64_t samples = micro_batches.part(i).size();
       if (!of_size.contains(samples)) {
-        const PassWork work = pass_work(config_.model, config_.recompute, units(stage), tensor(), samples);
-        of_size[samples] = {seconds_of(work.forward, tables_) + population_.operation_s * work.forward_operations,
-                            seconds_of(work.backward, tables_) + population_.operation_s * work.backward_operations};
-        time.forward_looks = work.forward_operations;
-        time.backward_looks = work.backward_operations;
+        of_size[samples] = passes(stage, samples);
       }
-      const auto [forward, backward] = of_size[samples];
-      const double sums = 2.0 * blocks * tensor_sum(samples);
-      const double again = config_.recompute == model::Recompute::kFull ? sums : 0.0;
-      time.forward.push_back(forward + sums);
-      time.backward.push_back(backward + sums + again);
-      time.messages += 2.0 * sums + again;
+      const Passes& of = of_size[samples];
+      time.forward.push_back(of.forward.seconds + of.forward.messages);
+      time.backward.push_back(of.backward.seconds + of.backward.messages);
+      time.messages += of.forward.messages + of.backward.messages;
+      time.forward_looks = of.forward.operations;
+      time.backward_looks = of.backward.operations;
     }
     add_update(stage, time);
     return time;
   }
 
-  // Of one sublayer's activation over the tensor axis.
-  double tensor_sum(int64_t samples) const {
+  // A micro-batch's way through a stage. Its parts (--tp-overlap) take turns: a sum of one in forward goes beside a
+  // sublayer of the other, but for the stage's last. Backward's go beside weight gradients, those of a block that is
+  // computed again beside nothing.
+  struct Pass {
+    double seconds = 0.0;   // of its kernels
+    double messages = 0.0;  // that nothing hides
+    double operations = 0.0;
+  };
+  struct Passes {
+    Pass forward, backward;
+  };
+  Passes passes(int stage, int64_t samples) const {
+    const double sums = 2.0 * static_cast<double>(model::num_blocks(config_.model, units(stage)));  // of a pass
+    const bool again = config_.recompute == model::Recompute::kFull;
+    Passes out;
+    std::vector<std::pair<double, double>> turns;  // of each part, a sublayer and what of a sum may go beside one
+    const Partition parts = tensor::parts_of(samples, config_.parallel.micro_batch_parts());
+    for (int i = 0; i < parts.parts(); ++i) {
+      const PassWork work = pass_work(config_.model, config_.recompute, units(stage), tensor(), parts.part(i).size());
+      const double forward = seconds_of(work.forward, tables_) + population_.operation_s * work.forward_operations;
+      out.forward.seconds += forward;
+      out.backward.seconds += seconds_of(work.backward, tables_) + population_.operation_s * work.backward_operations;
+      out.forward.operations += work.forward_operations;
+      out.backward.operations += work.backward_operations;
+      const CollectiveTime sum = tensor_sum(parts.part(i).size());
+      out.forward.messages += sums * sum.seconds;
+      out.backward.messages += (again ? 2.0 : 1.0) * sums * sum.seconds;
+      for (const KernelWork& beside : work.beside_sums) {
+        out.backward.messages -= std::min(sum.hideable, seconds_of({beside}, tables_));
+      }
+      turns.emplace_back(forward / std::max(sums, 1.0), sum.hideable);
+    }
+    if (turns.size() > 1 && sums > 0.0) {
+      out.forward.messages -=
+          sums * std::min(turns[0].second, turns[1].first) + (sums - 1.0) * std::min(turns[1].second, turns[0].first);
+    }
+    return out;
+  }
+
+  // Of one sublayer's activation over the tensor axis. On the host it moves between layers only, where nothing hides
+  // it.
+  CollectiveTime tensor_sum(int64_t samples) const {
     const int64_t elements = samples * config_.model.num_tokens() * config_.model.embed_dim;
-    const auto bytes = static_cast<double>(elements * size_of(policy_.compute));
-    return network_.collective("all_reduce", Group::kTensor, bytes).seconds;
+    CollectiveTime sum =
+        network_.collective("all_reduce", Group::kTensor, static_cast<double>(elements * size_of(policy_.compute)));
+    sum.hideable = device_ == c10::DeviceType::CUDA ? sum.hideable : 0.0;
+    return sum;
   }
 
   // Who split the optimizer's state.
@@ -418,8 +456,11 @@ std::string missing_rates(const MachineFile& machine, Precision precision, c10::
   for (const Population& one : machine.populations) {
     const auto tables = one.types.find(type);
     if (tables == one.types.end()) {
+      const std::string hint = device == c10::DeviceType::CUDA
+                                   ? "; of GPUs they are written by hand (docs/planner.md, \"Machine files\")"
+                                   : str("; vit_hybrid calibrate --precision ", type, " measures them");
       return str("it has no rates of ", type, " for ", counted(one.ranks, "rank"), " a node with ",
-                 counted(one.threads, "thread"), "; vit_hybrid calibrate --precision ", type, " measures them");
+                 counted(one.threads, "thread"), hint);
     }
     for (const WorkKind& kind : kernel_kinds()) {
       const bool may_lack = std::string(kind.name) == "packing" || std::string(kind.name) == "dropout";

@@ -21,7 +21,7 @@ struct TimePlan {
   double waiting = 0.0;    ///< for other stages
   double data_wait = 0.0;  ///< for data that are read more slowly than the step goes
   double step = 0.0;       ///< all of it
-  double messages = 0.0;   ///< of these seconds, those of messages that nothing hides
+  double messages = 0.0;   ///< of forward's and backward's seconds, those of messages that nothing hides
 };
 
 /// {"forward", "backward", ..., "step"}: seconds by name.
@@ -53,9 +53,11 @@ std::string other_population(const std::string& file, const MachineFile& machine
 /// Of a resolved configuration, on nodes of `ranks_per_node` consecutive ranks, each of `threads` threads. Kernels take
 /// their rates; forward and backward of the stages are put together as the Schedule that the runner walks has them, on
 /// its stages and micro-batches. The buckets of gradients are on their way from when their last parameter is ready,
-/// those of parameters until forward comes to them. On GPUs that hides them; on the host it hides what is on its way
-/// between nodes, as far as ranks look after it, and never what they do themselves. Ranks that share cores take turns.
-/// Where the machine's rate of reading is known, HDF5 data are read beside the step (before it with --io-threads 0).
+/// those of parameters until forward comes to them. On GPUs that hides them; and tensor ranks' sums in backward go
+/// beside weight gradients, in forward beside the other half of a micro-batch (--tp-overlap). On the host it hides what
+/// is on its way between nodes, as far as ranks look after it, and never what they do themselves. Ranks that share
+/// cores take turns. Where the machine's rate of reading is known, HDF5 data are read beside the step (before it with
+/// --io-threads 0).
 /// missing_rates() must be empty.
 TimePlan plan_time(const StepConfig& config, const DataConfig& data, const MachineFile& machine, int ranks_per_node,
                    int threads);

@@ -180,7 +180,7 @@ std::vector<std::string> LayoutReport::lines() const {
       str("  schedule  ", num_micro_batches, num_micro_batches == 1 ? " micro-batch" : " micro-batches", ", bubble ",
           percent(bubble)),
       str("  memory    of the fullest rank (stage ", fullest.place.stage, ", --recompute ", recompute, ") ",
-          memory_text(fullest.memory))};
+          memory_text(fullest.memory, fullest.memory.total / 100))};
   if (const LibraryBytes& libraries = fullest.memory.libraries; libraries.total() > 0) {
     const std::string bytes = bytes_text(fullest.memory.taken());
     lines.push_back(
@@ -268,11 +268,11 @@ NodeReport report_nodes(const StepConfig& config, const std::vector<int>& nodes,
   return report;
 }
 
-std::string memory_text(const MemoryPlan& memory) {
+std::string memory_text(const MemoryPlan& memory, int64_t least) {
   const ClassBytes& bytes = memory.peak;
   std::vector<std::pair<int64_t, std::string>> parts;
   for (size_t i = 0; i < bytes.size(); ++i) {
-    if (bytes[i] > 0 && bytes[i] >= memory.total / 100) {
+    if (bytes[i] > 0 && bytes[i] >= least) {
       std::string name(memory_class_name(static_cast<MemoryClass>(i)));
       std::replace(name.begin(), name.end(), '_', ' ');
       parts.emplace_back(-bytes[i], str(name, " ", bytes_text(bytes[i])));

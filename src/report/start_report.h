@@ -60,9 +60,9 @@ struct NodeReport {
 NodeReport report_nodes(const StepConfig& config, const std::vector<int>& nodes, const std::vector<int>& blocks,
                         c10::DeviceType device);
 
-/// "935 MiB: data 598 MiB, activations 140 MiB, ...": all together and each class that has a hundredth of it, the
+/// "935 MiB; peaks: data 598 MiB, activations 140 MiB, ...": all together and each class of `least` bytes or more, the
 /// largest first.
-std::string memory_text(const MemoryPlan& memory);
+std::string memory_text(const MemoryPlan& memory, int64_t least = 0);
 
 /// The options that make a run of `config` (resolved) hold less, those for what holds most first; only such as are not
 /// used yet. Pure.

@@ -111,27 +111,27 @@ TEST_CASE("machine file: what is missing or impossible is named") {
   };
   CHECK(contains(changed("/format", 5), "does not begin with \"format\""));
   CHECK(changed("/cores", nullptr) == "machine file 'm.json': cores is missing");
-  CHECK(changed("/cores", 1.5) == "machine file 'm.json': cores is no whole number up to 1048576");
-  CHECK(changed("/device", "tpu") == "machine file 'm.json': device is neither cpu nor cuda");
+  CHECK(changed("/cores", 1.5) == "machine file 'm.json': cores is 1.5, no whole number up to 65536");
+  CHECK(changed("/device", "tpu") == "machine file 'm.json': device is 'tpu', neither cpu nor cuda");
   CHECK(changed("/populations", Json::array()) == "machine file 'm.json': populations is no list of them");
   CHECK(changed("/populations/0/ranks", 0) ==
-        "machine file 'm.json': populations[0].ranks is 0, not a number from 1e-18 to 1e+18");
+        "machine file 'm.json': populations[0].ranks is 0, not a number from 1 to 1e+17");
   const std::string table = "/populations/0/types/fp32/product_forward";
   const std::string name = "machine file 'm.json': populations[0].types.fp32.product_forward";
-  CHECK(changed(table + "/rates/0", -1) == name + ".rates is -1, not a number from 1e-18 to 1e+18");
-  CHECK(changed(table + "/rates/0", 1e-308) == name + ".rates is 1e-308, not a number from 1e-18 to 1e+18");
-  CHECK(changed(table + "/rates/0", 1e30) == name + ".rates is 1e+30, not a number from 1e-18 to 1e+18");
-  CHECK(changed(table + "/rates/0", "fast") == name + ".rates is no number");
+  CHECK(changed(table + "/rates/0", -1) == name + ".rates[0] is -1, not a number from 1 to 1e+17");
+  CHECK(changed(table + "/rates/0", 1e-308) == name + ".rates[0] is 1e-308, not a number from 1 to 1e+17");
+  CHECK(changed(table + "/rates/0", 1e30) == name + ".rates[0] is 1e+30, not a number from 1 to 1e+17");
+  CHECK(changed(table + "/rates/0", "fast") == name + ".rates[0] is \"fast\", no number");
   CHECK(changed(table + "/rates", {1.0}) == name + ".rates are 1, where the axes have 6 points");
   CHECK(changed(table + "/axes/inputs", {1000, 10}) == name + ".axes.inputs does not ascend");
   CHECK(changed(table + "/axes/inputs", {10, 10}) == name + ".axes.inputs does not ascend");
   CHECK(changed(table + "/axes/inputs", nullptr) == name + ".axes.inputs is missing");
   CHECK(changed(table + "/axes/depth", {10}) == name + ".axes are not 3");
-  CHECK(changed(table + "/unit", "GFLOP/s") == name + ".unit is not FLOP/s");
+  CHECK(changed(table + "/unit", "GFLOP/s") == name + ".unit is 'GFLOP/s', not FLOP/s");
   CHECK(contains(changed("/populations/0/types/fp32/conv", Json::object()),
                  "fp32.conv is no kind of work that is known"));
   CHECK(contains(changed("/between_nodes/latency_s", -1), "between_nodes.latency_s is -1"));
-  CHECK(contains(changed("/between_nodes/message_s", "little"), "between_nodes.message_s is no number"));
+  CHECK(contains(changed("/between_nodes/message_s", "little"), "between_nodes.message_s is \"little\", no number"));
   CHECK(contains(changed("/between_nodes/byte_s", -1), "between_nodes.byte_s is -1"));
   CHECK(
       contains(changed("/between_nodes/latency_s", 1.7e308), "between_nodes.latency_s is 1.7e+308, not 0 or a number"));
@@ -140,7 +140,18 @@ TEST_CASE("machine file: what is missing or impossible is named") {
   CHECK(contains(changed("/populations/0/message", Json::object()), "populations[0].message is not known here"));
   CHECK(contains(changed("/between_nodes/latency", 1), "between_nodes.latency is not known here"));
   CHECK(changed(table + "/src", "?") == name + ".src is not known here; known are unit, axes, rates, source");
-  const Error error = thrown_error([] { parse_machine_file(valid_file().dump().substr(0, 200), "m.json"); });
-  CHECK(error.error_class() == ErrorClass::kBadData);
-  CHECK(contains(error.message(), "machine file 'm.json' is no JSON from byte 20"));
+  CHECK(contains(changed("/between_nodes/latency_s", 2.0), "latency_s is 2, not 0 or a number from 1e-18 to 1"));
+  CHECK(contains(changed("/populations/0/types/fp7", Json::object()), "types.fp7 is not known here; known are fp32"));
+  CHECK(
+      contains(changed("/populations/1", valid_file()["populations"][0]), "populations[1] has the ranks and threads"));
+  CHECK(contains(changed("/a\nb", 1), "'m.json': a\\nb is not known here"));
+  const auto refusal_of = [](const std::string& text) {
+    const Error error = thrown_error([&] { parse_machine_file(text, "m.json"); });
+    CHECK(error.error_class() == ErrorClass::kBadData);
+    return error.message();
+  };
+  CHECK(refusal_of(valid_file().dump().substr(0, 200)) ==
+        "machine file 'm.json' ends before its JSON does, after 200 bytes");
+  CHECK(contains(refusal_of("{]"), "machine file 'm.json' is no JSON from byte 2 of 2"));
+  CHECK(contains(refusal_of("{\"cores\": 1e999}"), "has a number that is too large: number overflow"));
 }

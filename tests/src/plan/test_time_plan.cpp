@@ -251,6 +251,35 @@ TEST_CASE("time plan: a GPU hides the reduction behind backward, but for the las
   CHECK(time.backward > bytes / 1e9);
 }
 
+TEST_CASE("time plan: on GPUs tensor ranks sum beside weight gradients, and with --tp-overlap beside the other half") {
+  constexpr double kBus = 1e9;
+  MachineFile machine = machine_of(2, kBus);
+  RunConfig config = config_of_steps(1, 2, 1, 3);
+  const auto planned = [&](bool overlap) {
+    config.parallel.tp_overlap = overlap;
+    return plan_time(config, config.data, machine, 2, 1);
+  };
+  // Of one sample and sublayer; a sum between two ranks is one over the bus.
+  const double sum = static_cast<double>(config.model.num_tokens()) * 256.0 * 4.0 / kBus;
+  const double all = 6.0 * 2.0 * 8.0 * sum;  // samples, sublayers of a block, blocks; in forward, and in backward
+  CHECK(planned(false).messages == Approx(2.0 * all));
+  CHECK(planned(true).messages == Approx(2.0 * all));  // of a host
+  machine.device = "cuda";
+  config.device = DeviceChoice::kCuda;
+  CHECK(planned(false).messages == Approx(all));
+  CHECK(planned(true).messages == Approx(3.0 * sum));  // the last of each micro-batch
+  CHECK(planned(false).forward - planned(true).forward == Approx(all - 3.0 * sum));
+  CHECK(planned(false).backward == Approx(planned(true).backward));
+  config.recompute = model::Recompute::kFull;
+  CHECK(planned(false).messages == Approx(2.0 * all));
+
+  // What is longer than what it goes beside, a weight gradient of qkv and of fc1, is exposed by the rest.
+  config.recompute = model::Recompute::kNone;
+  machine.populations.front().messages = machine_of(2, 1e5).populations.front().messages;
+  const double beside = 2.0 * static_cast<double>(config.model.num_tokens()) * 256.0 * (384.0 + 512.0) / kFlops;
+  CHECK(planned(false).messages == Approx(2e4 * all - 6.0 * 8.0 * beside));
+}
+
 TEST_CASE("time plan: what a machine file does not tell is named") {
   RunConfig config = config_of_steps(1, 1, 1, 1);
   MachineFile machine = machine_of(1);
