@@ -37,11 +37,15 @@ def find_program():
 NAME, WARNING = "vit_hybrid: ", "vit_hybrid: warning: "  # how the program's lines begin
 
 
-def error_line(text):
+STOPPED = "stopped by SIG"  # how its line begins as a signal tells it to end, which a launcher does too when another rank was killed
+
+
+def error_line(text, besides=()):
     """What the program said as it ended: its last line that is an error, without its name, and the lines of a list below it; None
-    where there is none."""
+    where there is none. `besides`: how errors begin that do not count."""
     lines = text.splitlines()
-    errors = [i for i, line in enumerate(lines) if line.startswith(NAME) and not line.startswith(WARNING.rstrip(": "))]
+    errors = [i for i, line in enumerate(lines) if line.startswith(NAME) and not line.startswith(WARNING.rstrip(": ")) and
+              not line[len(NAME):].startswith(besides)]
     if not errors:
         return None
     first = lines[errors[-1]][len(NAME):]
@@ -53,13 +57,17 @@ def error_line(text):
 TELLING = [r"\bwhat\(\): ", r"\bSignal: ", r"\b(error|fatal|failed|fault|could not|cannot|not found|denied|killed)\b"]
 
 
-def telling_line(text):
-    """Of an output without an error of the program: the last line with the first of TELLING that it has, else its last line; empty
-    where there is none. Frames that Open MPI draws about its advice are left out."""
+def telling_line(text, is_last_telling=True):
+    """Of an output without an error of the program: of the lines with the first of TELLING that it has the last one (of crashes the
+    first, which the others followed), else, where `is_last_telling`, its last line; empty where there is none. Frames that Open MPI
+    draws about its advice are left out, and so is what the program itself says, such as a warning."""
     outside = "".join(text.split("-" * 74)[::2]).splitlines()
-    lines = [line.strip() for line in outside if line.strip()]
-    found = ([line for line in lines if re.search(pattern, line, re.IGNORECASE)] for pattern in TELLING)
-    return shown((next(filter(None, found), None) or lines or [""])[-1])
+    lines = [line.strip() for line in outside if line.strip() and not line.startswith(NAME)]
+    for pattern in TELLING:
+        found = [line for line in lines if re.search(pattern, line, re.IGNORECASE)]
+        if found:
+            return shown(found[-1 if pattern == TELLING[-1] else 0])
+    return shown(lines[-1]) if lines and is_last_telling else ""
 
 
 def answer(program, words, say=lambda line: None):

@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import json
 import os
+import re
 import secrets
 import shlex
 import shutil
@@ -21,12 +22,17 @@ import subprocess
 import time
 
 from messages import BAD_DATA, CANNOT_CREATE, IO, MISSING_INPUT, USAGE, fail, shown
-from program import error_line, resolved_options, telling_line
+from program import STOPPED, error_line, resolved_options, telling_line
 from run_folder import Run, RunError, opened, part
 
 SOME_FAILED, COME_AGAIN = 1, 75  # exit codes of a study besides those of messages.py
 ENVIRONMENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "environment")
 FORMAT = 1  # of study.json
+# In the words of an outcome: a signal ended the run; and of an error: what ended it came from outside, and tells nothing of it
+# (mpirun that gets SIGTERM ends with 1, and has no word for it).
+KILLED = re.compile(r"killed by signal|\(SIG|CANCELLED|\|0:[1-9]")
+FROM_OUTSIDE = re.compile(rf"killed by signal (1|2|9|15)\b|{STOPPED}|ended with exit code (1$|{COME_AGAIN}\b|143\b)|"
+                          r"Slurm job \S+ ended as (CANCELLED|PREEMPTED|NODE_FAIL)")
 
 
 class Stopped(Exception):
@@ -296,7 +302,7 @@ class MpiLauncher:
         code = self.process.poll()
         if code is None:
             return None
-        return "" if code == 0 else f"ended with exit code {code}{signal_text(code - 128)}" if code > 0 else f"killed by signal {-code}"
+        return "" if code == 0 else f"ended with exit code {code}{signal_text(code - 128)}" if code > 0 else f"killed by signal {-code}{signal_text(-code)}"
 
     def rejoin(self, state):
         """Of a run that an earlier study began: the state to wait for it with, or None. One of a study that was killed is told to
@@ -575,8 +581,13 @@ class Study:
             self.say(f"{left}: done")
             return True
         output = self.output(point)
-        error = error_line(output) or "; output.txt: ".join(filter(None, [
-            outcome or "it ended without whole records (metrics.jsonl, summary.json)", telling_line(output)]))
+        # Of a rank that was killed, or crashed, the launcher told the others to end.
+        besides = STOPPED if KILLED.search(outcome) or " Signal: " in output else ()
+        said = None if outcome.startswith("killed by signal") else error_line(output, besides)  # by ranks that saw it end
+        has_begun = os.path.isdir(self.run_folder(point))
+        error = said or "; output.txt: ".join(filter(None, [
+            outcome or "it ended without whole records (metrics.jsonl, summary.json)",
+            telling_line(output, is_last_telling=not has_begun and not KILLED.search(outcome))]))
         self.set_state(point, **{**state, "state": "failed", "error": error, "outcome": outcome})
         self.say(f"{left}: failed: {error}")
         return True

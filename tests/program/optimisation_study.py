@@ -168,6 +168,15 @@ def failures(bench):
     rung = rungs_of(results_of(bench.work / "failing"))["bf16"]
     expect(process.returncode == 75 and "stopped by SIGINT" in err and rung["keep"] is None and
            rung["reason"] == "1 of 2 pairs have been run", f"Ctrl-C: {process.returncode} {err} {rung['reason']}")
+    # What kills a launcher tells nothing of the change; a rank's own end does.
+    for who, keep, why in (("mpirun", None, "1 of its runs were ended: killed by signal 9 (SIGKILL)"),
+                           ("rank", False, "1 of its runs failed: ended with exit code 137 (SIGKILL)")):
+        bench.forget()
+        bench.set("killed", f"{who} bf16-s8")
+        done = bench.run(*words)
+        rung = rungs_of(results_of(bench.work / "failing"))["bf16"]
+        expect((done.returncode, rung["keep"], rung["reason"]) == (1, keep, why), f"a killed {who}: {done.returncode} {rung}")
+    shutil.rmtree(bench.work / "failing/points/baseline-s8")
     bench.forget()
     bench.set("hang", "bf16-s8")
     process = bench.begin(*words)

@@ -213,15 +213,23 @@ def failures(bench):
            "n1\n" in done.err, f"a launcher that fails: {done.err}")
     crash = ["*** Process received signal ***", "Signal: Segmentation fault (11)", "Signal code: Address not mapped (1)",
              "Failing at address: 0x1", "[ 0] lib_fault.so(+0x3c050)[0x7fe0]", "*** End of error message ***"]
-    bench.set("broken", *(f"[n1:7] {line}" for line in crash))
+    ended = "vit_hybrid: stopped by SIGTERM before the first step: nothing was trained, and nothing is to be saved; give the command again"
+    bench.set("broken", *(f"[n1:7] {line}" for line in crash), ended, "[n1:8] Signal: Aborted (6)")
     done = bench.run("--ranks", "1", "--repeat", "1", "--out", "launcher")
     expect("code 255; output.txt: [n1:7] Signal: Segmentation fault (11)\n" in done.err, f"a crash: {done.err}")
     page = (bench.work / "launcher/report.html").read_text()
     expect('<td class="long">failed: ended with exit code 255' in page, "a long text pushes columns out of view")
     bench.set("broken", "its only line")
     expect("code 255; output.txt: its only line\n" in bench.run("--ranks", "1", "--repeat", "1", "--out", "launcher").err, "one line")
-    bench.set("killed", "a rank")
-    expect("ended with exit code 137 (SIGKILL)\n" in bench.run("--ranks", "1", "--repeat", "1", "--out", "launcher").err, "a killed rank")
+    # Others were ended by the launcher, and a warning is no cause.
+    bench.set("broken", "vit_hybrid: warning: --cuda-graph has no effect here: it is for GPUs, and the run failed to use one", ended, "1 of 3")
+    for who, told in ("rank", "ended with exit code 137 (SIGKILL)\n"), ("mpirun", "failed: killed by signal 9 (SIGKILL)\n"):
+        bench.set("killed", who)
+        done = bench.run("--ranks", "1", "--repeat", "1", "--out", "launcher")
+        expect(told in done.out, f"a killed {who}: {done.out}")
+    (bench.fakes / "killed").unlink()
+    done = bench.run("--ranks", "1", "--repeat", "1", "--out", "launcher")
+    expect(f"failed: {ended.partition(': ')[2]}\n" in done.out, f"what was told to end: {done.out}")
     # Losses that differ.
     bench.forget()
     set_rates(bench.fakes, {"n": 10.0})

@@ -5,6 +5,7 @@ commands. What they do is told by files of the folder FAKE_DIR:
                     also {"rate": ..., "train": [loss of each epoch], "valid": [...], "mib": ..., "joules": a sample}
     fail, hang      names of runs, one a line: fail ends with 64 and a line, hang leaves half a run and sleeps
     broken          what the launcher says as it fails, before the program
+    killed          who is killed then, rank or mpirun, and a part of the name of the run, if not of all
     predicted       a factor: runs of --test have predicted so many times the time of a step
     config          NAME=VALUE, one a line, as if a configuration file had them
     gpu             a GPU's name: runs are made on it; other_cpu, no_power: names of runs with another processor, without counters
@@ -144,8 +145,12 @@ else:
 LAUNCHER = r'''#!/bin/bash
 shift 2
 while [ "$1" = --host ]; do echo "host $2" >>"$FAKE_DIR/hosts"; shift 2; done
-[ ! -e "$FAKE_DIR/killed" ] || exit 137
-[ ! -e "$FAKE_DIR/broken" ] || { cat "$FAKE_DIR/broken"; exit 255; }
+[ ! -e "$FAKE_DIR/broken" ] || cat "$FAKE_DIR/broken"
+if [ -e "$FAKE_DIR/killed" ] && read -r who run < <(cat "$FAKE_DIR/killed"; echo) && [[ "$*" == *"$run"* ]]; then
+  [ "$who" = rank ] || kill -KILL $$
+  exit 137
+fi
+[ ! -e "$FAKE_DIR/broken" ] || exit 255
 exec "$@"
 '''
 
