@@ -17,6 +17,7 @@ from messages import shown
 
 COMING_AGAIN = ("step", "epoch", "valid", "checkpoint", "histograms")  # what a run that goes on after an earlier step writes anew
 RANKS_FILE, MANY_RANKS = "ranks.h5", 64  # of a run of more ranks than that
+OF_ALL_SUMMARIES = ("steps", "interrupted", "communication", "ranks")  # whatever the run
 CLOCK_SLACK = 1  # s that a file's time may be behind the program's: it is the file system's
 LARGEST = 1e200  # of figures; with larger ones the scales of matplotlib overflow
 
@@ -87,27 +88,38 @@ def rank_rows(path, table="ranks"):
     return rows
 
 
-def records_of(path, say):
-    """All records of a metrics.jsonl in the order of the file, each step, epoch and validation once: of those that are there
-    twice the last, and nothing that a part of the run had done after the step that a later part went on from. `say` is given
-    a line for each line that is no record. Raises OSError."""
-    records, is_new = [], False
+def lines_of(path, is_record, say):
+    """The objects of a file with one a line that is_record() takes; `say` is given one line on those that are none. Raises OSError."""
+    others = []
     with opened(path) as file:
         for number, line in enumerate(file, 1):
             try:
                 record = json.loads(line)
             except (ValueError, RecursionError):
                 record = None
-            if not isinstance(record, dict) or not isinstance(record.get("kind"), str):
-                say(f"{shown(path)}, line {number} is no record (half a line of a run that was killed?): left out")
-                continue
-            # A part of the run begins with "start", and where it goes on "resume" is next.
-            if is_new or record["kind"] == "resume":
-                last_step = figure(record, "step") if record["kind"] == "resume" else None
-                records = [r for r in records if r["kind"] not in COMING_AGAIN or
-                           last_step is not None and (figure(r, "step") or 0) <= last_step]
-            is_new = record["kind"] == "start"
-            records.append(record)
+            if isinstance(record, dict) and is_record(record):
+                yield record
+            else:
+                others.append(number)
+    if len(others) == 1:
+        say(f"{shown(path)}, line {others[0]} is no record (half a line of a run that was killed?): left out")
+    elif others:
+        say(f"{shown(path)}: {len(others)} lines are no records, the first is line {others[0]}: left out")
+
+
+def records_of(path, say):
+    """All records of a metrics.jsonl in the order of the file, each step, epoch and validation once: of those that are there
+    twice the last, and nothing that a part of the run had done after the step that a later part went on from. `say` is given
+    one line on lines that are no records. Raises OSError."""
+    records, is_new = [], False
+    for record in lines_of(path, lambda record: isinstance(record.get("kind"), str), say):
+        # A part of the run begins with "start", and where it goes on "resume" is next.
+        if is_new or record["kind"] == "resume":
+            last_step = figure(record, "step") if record["kind"] == "resume" else None
+            records = [r for r in records if r["kind"] not in COMING_AGAIN or
+                       last_step is not None and (figure(r, "step") or 0) <= last_step]
+        is_new = record["kind"] == "start"
+        records.append(record)
     last = {(record["kind"], str(record.get("step"))): i for i, record in enumerate(records)}
     return [r for i, r in enumerate(records) if r["kind"] not in COMING_AGAIN or last[r["kind"], str(r.get("step"))] == i]
 
@@ -217,6 +229,9 @@ class Run:
         if last is not None and (figure(summary, "steps") != last or is_of_earlier_part):
             self.notes.append(f"{shown(path)} is of an earlier part of the run, which has gone on: left out")
             return {}
+        missing = [key for key in OF_ALL_SUMMARIES if key not in summary and not (key == "ranks" and "ranks_file" in summary)]
+        if missing:
+            self.notes.append(f"{shown(path)} is not whole: it has no {', '.join(missing)}; what is left of it is taken")
         return summary
 
     def read_options(self):
@@ -238,20 +253,17 @@ class Run:
             self.notes.append(f"{shown(path)} is damaged: {'some of ' if options else ''}its options are not known")
         return options
 
-    @property
+    @functools.cached_property
     def usage(self):
-        """The samples of usage.jsonl, of which half a line of a run that was killed is none; an empty list without any."""
-        samples = []
+        """The samples of usage.jsonl; an empty list without any."""
+        path = os.path.join(self.path, "usage.jsonl")
         try:
-            with opened(os.path.join(self.path, "usage.jsonl")) as file:
-                for line in file:
-                    try:
-                        samples.append(json.loads(line))
-                    except (ValueError, RecursionError):
-                        continue
-        except OSError:
+            return list(lines_of(path, lambda sample: figure(sample, "time") is not None, self.notes.append))
+        except FileNotFoundError:
             return []
-        return [sample for sample in samples if isinstance(sample, dict) and figure(sample, "time") is not None]
+        except OSError as error:
+            self.notes.append(f"{shown(path)}: {error.strerror}")
+            return []
 
     @property
     def new_steps(self):
@@ -274,8 +286,8 @@ class Run:
             ranks, list) else []
 
     def all_notes(self):
-        """`notes`, and why the figures of the ranks are not read, which is found when they are asked for."""
-        _ = self.ranks
+        """`notes`, and why figures of the ranks and of the machine's use are not read, which is found when they are asked for."""
+        _ = self.ranks, self.usage
         return self.notes
 
     def rows_of_ranks(self):

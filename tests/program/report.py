@@ -34,17 +34,16 @@ import optimisation_plots  # noqa: E402
 import run_plots  # noqa: E402
 from checked_folder import check_runs  # noqa: E402
 from comparison import QUANTITIES, compare  # noqa: E402
-from report_fakes import (CLASSES, STAND_IN_FOR_WANDB, MiB, PageReader, PlotCollector, rank_of, start_of, step_of,  # noqa: E402
-                          summary_of, valid_of, values_of)
+from report_damage import DamageTests  # noqa: E402
+from report_fakes import (CLASSES, IS_LONG, STAND_IN_FOR_WANDB, MiB, PageReader, PlotCollector, bare_of, long_test,  # noqa: E402
+                          rank_of, start_of, step_of, summary_of, valid_of, values_of)
 from run_folder import Run, curves, name_apart  # noqa: E402
 from tables import bytes_text, number_text, table_lines  # noqa: E402
 
 PROGRAM = None
-IS_LONG = "--long" in sys.argv
-long_test = unittest.skipUnless(IS_LONG, "with --long")
 
 
-class ReportTest(unittest.TestCase):
+class ReportTest(DamageTests, unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -309,103 +308,7 @@ class ReportTest(unittest.TestCase):
         self.assertEqual(len(line.get_xdata()), 400)
         self.assertEqual(set(line.get_ydata()), {4.5})
 
-    # ---- what runs leave behind when things go wrong ---------------------------------------------------------------
-
-    def test_steps_that_come_again(self):
-        records = [start_of(), *(step_of(i, loss=100.0) for i in range(1, 6)), valid_of(5, 1),
-                   start_of(dp=1), {"kind": "resume", "step": 2}, *(step_of(i, samples_per_s=8.0) for i in (3, 4))]
-        self.write("a", records, tail='{"kind":"step","step":5,"lo')
-        run = Run("a")
-        self.assertEqual([(step["step"], step["loss"]) for step in run.steps], [(1, 100.0), (2, 100.0), (3, 1 / 3), (4, 1 / 4)])
-        self.assertEqual((run.valids, run.layout_text(), run.state, len(run.new_steps)), ([], "1 x 1 x 1", "unfinished", 2))
-        self.assertEqual(self.cells("Speed", "a")[0]["samples/s"], 8.0)
-        done = self.call("a")
-        self.assertEqual(done.stderr.splitlines(), [
-            "report: a/metrics.jsonl, line 12 is no record (half a line of a run that was killed?): left out",
-            "report: a has no summary.json: it is going on or was killed, so nothing is known of memory, communication and the "
-            "ranks' times"])
-        self.assertNotIn("Memory", self.page().texts)
-        # A start that does not resume begins anew; a record that stands twice counts as it stands last.
-        self.write("b", [start_of(), step_of(1), step_of(2), start_of(), step_of(1, loss=7.0), step_of(1, loss=8.0)])
-        self.assertEqual([step["loss"] for step in Run("b").steps], [8.0])
-
-    def test_seconds_of_a_later_part(self):
-        """The ranks' seconds are those of the last part, of two steps here."""
-        self.write("a", [start_of(), step_of(1), step_of(2), start_of(), {"kind": "resume", "step": 2}, step_of(3), step_of(4)],
-                   {**summary_of(4), "ranks": [rank_of(0, 2)]})
-        axes = self.plots("a").figures["Time of a step by phase and rank: a"].axes[0]
-        self.assertAlmostEqual(sum(values_of(bars)[0] for bars in axes.containers), 1.0)
-
-    def test_summary_of_an_earlier_part(self):
-        for name, further in (("a", [step_of(3)]), ("b", [])):
-            self.write(name, [start_of(), step_of(1), step_of(2), start_of(), {"kind": "resume", "step": 2}, *further],
-                       summary_of(2))
-            self.assertIn("summary.json is of an earlier part of the run", self.call(name, "--no-page").stderr)
-            self.assertEqual(self.cells("Runs", name)[0]["state"], "unfinished")
-        self.write("c", [start_of(), step_of(1)], {**summary_of(1), "interrupted": True})
-        self.assertEqual(self.cells("Runs", "c")[0]["state"], "interrupted")
-
-    def test_old_summary_of_as_many_steps(self):
-        """The later part did the same steps again, and was killed before its summary."""
-        self.write("a", [start_of(), step_of(1), step_of(2), start_of(time=1000.0), {"kind": "resume", "step": 1}, step_of(2)],
-                   summary_of(2))
-        for written, state in ((990, "unfinished"), (1010, "finished")):
-            os.utime("a/summary.json", (written, written))
-            self.assertEqual(Run("a").state, state)
-
-    def test_half_a_summary(self):
-        self.make("a")
-        text = pathlib.Path("a/summary.json").read_text(encoding="utf-8")
-        pathlib.Path("a/summary.json").write_text(text[:len(text) // 2], encoding="utf-8")
-        self.assertEqual(self.call("a").stderr, "report: a/summary.json is no JSON, perhaps half of it: left out\n")
-        self.page()
-
-    @long_test
-    def test_files_that_would_be_waited_for(self):
-        for name in ("metrics.jsonl", "summary.json", "config.yaml", "usage.jsonl"):
-            self.make("a")
-            pathlib.Path("a", name).unlink(missing_ok=True)
-            os.mkfifo(f"a/{name}")
-            done = self.call_process("a", timeout=20)
-            self.assertEqual(f"a/{name}: not a regular file" in done.stderr, name != "usage.jsonl", done.stderr)
-            shutil.rmtree("a")
-        os.mkfifo("a.html")
-        self.make("a")
-        self.assertIn("that is no page", self.call_process("a", "--out", "a.html", code=73, timeout=20).stderr)
-
-    def test_numbers_beyond_a_double(self):
-        """Which JSON may have, as whole numbers: they are not known."""
-        huge = 10 ** 400
-        rank = rank_of(0, 4)
-        rank["memory"]["predicted"]["data"] = rank["memory"]["predicted_total"] = rank["memory"]["process_peak"] = huge
-        self.write("a", [start_of(), *(step_of(i, lr=huge) for i in (1, 2, 3, 4)), valid_of(4, 1, acc={"u": huge, "v": 0.5})],
-                   {**summary_of(4, 1), "ranks": [rank]})
-        self.call("a")
-        self.assertNotIn("predicted", self.cells("Memory of the fullest rank", "a")[0])
-
-    def test_steps_that_were_lost(self):
-        self.write("a", [start_of(), step_of(1), step_of(4)], summary_of(4))
-        self.assertEqual(self.call("a").stderr, "report: a/metrics.jsonl has 2 of 4 steps: the others were not written, or are lost\n")
-
-    def test_losses_beyond_any_scale(self):
-        self.write("a", [start_of(), step_of(1), step_of(2, loss=9e289), step_of(3, loss=9e199)], summary_of(3))
-        self.call("a")
-        self.page()
-
-    def test_other_versions(self):
-        """Keys that are not there, are of other types, or are new."""
-        self.write("old", [{"kind": "start"}, {"kind": "step", "step": 1, "loss": "x"}, {"kind": "step", "step": [1]},
-                           {"kind": "news"}, {"kind": "valid", "step": 1, "epoch": 1, "rmse": {"u": None}}, {"kind": 3}, [], "x"],
-                   {"steps": 1, "ranks": [{"rank": 0, "memory": {"peak": {"x": 1, "new_class": MiB}, "total_peak": MiB}}, 7],
-                    "communication": [{"axis": "data"}, None], "energy": 3, "time": []})
-        self.make("new")
-        done = self.call("old", "new")
-        self.assertIn("runs of different versions of the program: old: unknown; new: 0.1.0 0123456789\n", done.stderr)
-        self.page()
-        for name in ("empty", "nothing"):
-            self.write(name, [], {} if name == "nothing" else None)
-            self.call(name)
-            self.page()
+    # ---- warnings ------------------------------------------------------------------------------------------------
 
     def test_losses_that_are_not_finite(self):
         self.write("a", [start_of(), step_of(1), step_of(2, loss=None), step_of(3, loss=float("nan")), step_of(4)], summary_of(4))
@@ -451,7 +354,7 @@ class ReportTest(unittest.TestCase):
 
     def test_different_machines(self):
         for name, gpu in ("a", {}), ("b", {"GPU": "H200"}), ("c", {"GPU": "H200"}), ("d", {"GPU": "A100"}):
-            self.write(name, [start_of(kernels=gpu), step_of(1)], {"steps": 1})
+            self.write(name, [start_of(kernels=gpu), step_of(1)], bare_of(1))
         self.assertEqual(self.call("b", "c", "--no-page").stderr, "")
         told = self.call("a", "b", "c", "d", "--no-page").stderr
         self.assertEqual(told, "report: runs on different processors or GPUs, so times do not compare: a: A; b, c: A with H200; "
@@ -459,14 +362,14 @@ class ReportTest(unittest.TestCase):
 
     def test_options_and_data_that_differ(self):
         run = [start_of(), step_of(1)]
-        self.write("a", run, {"steps": 1}, config='# General\nlr: 0.1      # command line\ntrain_data: "x # y"\nrun_dir: a\n')
-        self.write("b", run, {"steps": 1}, config='lr: 0.2\ntrain_data: "z"\nrun_dir: b\n')
+        self.write("a", run, bare_of(1), config='# General\nlr: 0.1      # command line\ntrain_data: "x # y"\nrun_dir: a\n')
+        self.write("b", run, bare_of(1), config='lr: 0.2\ntrain_data: "z"\nrun_dir: b\n')
         self.assertIn("report: runs with different data (train_data): ", self.call("a", "b").stderr)
         self.assertEqual(self.page().tables[-1], [["run", "lr", "train_data"], ["a", "0.1", "x # y"], ["b", "0.2", "z"]])
-        self.write("c", run, {"steps": 1}, config='lr: 0.3\ntrain_data: "z"\nseed: 2\nrun_dir: c\n')
+        self.write("c", run, bare_of(1), config='lr: 0.3\ntrain_data: "z"\nseed: 2\nrun_dir: c\n')
         self.call("b", "c")
         self.assertEqual(self.page().tables[-1][0], ["run", "lr", "seed"], "as many options as runs")
-        self.write("c", run, {"steps": 1}, config='lr: 0.3\ntrain_data: "z"\nseed: 2\nbeta1: 0.8\nrun_dir: c\n')
+        self.write("c", run, bare_of(1), config='lr: 0.3\ntrain_data: "z"\nseed: 2\nbeta1: 0.8\nrun_dir: c\n')
         self.call("b", "c")
         self.assertEqual(self.page().tables[-1],
                          [["option", "b", "c"], ["lr", "0.2", "0.3"], ["seed", "-", "2"], ["beta1", "-", "0.8"]])
@@ -508,7 +411,7 @@ class ReportTest(unittest.TestCase):
         names = ['<script>alert("1")</script>'.replace("/", "\\"), "_$x^2$_", "a\x1b[2Jb", "c\nd", "e\u202ef", '"><svg onload=x>',
                  "n" * 200, "$\\frac{1}$", "g\udcff"]
         for name in names:
-            self.write(name, [start_of(), step_of(1)], {"steps": 1}, config=f'lr: "<b>{len(name)}"\n')
+            self.write(name, [start_of(), step_of(1)], bare_of(1), config=f'lr: "<b>{len(name)}"\n')
         done = self.call(*names)
         self.assertNotRegex(done.stdout + done.stderr, "[\x1b\u202e]")
         self.assertEqual(done.stderr, "")
@@ -518,7 +421,7 @@ class ReportTest(unittest.TestCase):
         self.assertIn("_$x^2$_", "".join(page.texts))
 
     def test_files_that_are_there(self):
-        self.write("a", [start_of()], {"steps": 0})
+        self.write("a", [start_of()], bare_of(0))
         for _ in range(2):
             self.assertIn("wrote new.html", self.call("a", "--out", "new.html").stdout)
         pathlib.Path("mine.html").write_text("<p>mine", encoding="utf-8")

@@ -2,7 +2,11 @@
 tests/program/report.py."""
 import html.parser
 import re
+import sys
+import unittest
 
+IS_LONG = "--long" in sys.argv
+long_test = unittest.skipUnless(IS_LONG, "with --long")
 CLASSES = ["parameters", "gradients", "optimizer", "activations", "data"]
 MiB = 1 << 20
 
@@ -50,6 +54,11 @@ def summary_of(steps, ranks=2, **changes):
                 {"axis": "tensor", "ranks": 1, "blocked_seconds": 0.0, "rank_0": {
                     "all_reduce": {"operations": 4, "bytes": 8 * MiB * steps}}}],
             "ranks": [rank_of(rank, steps) for rank in range(ranks)], **changes}
+
+
+def bare_of(steps):
+    """The summary of a run that has figures of nothing."""
+    return {"steps": steps, "interrupted": False, "communication": [], "ranks": []}
 
 
 class PlotCollector:

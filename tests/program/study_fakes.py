@@ -135,7 +135,7 @@ else:
     predicted = {"time": {"predicted": {"step": float(factor) * step}} for factor in lines("predicted")}
     power = {"watts": None, "missing": "no counter"} if name in lines("no_power") else {"watts": 50.0}
     energy = {"unavailable": "made up: no counter"} if joules is None else {"source": "made up", "joules_per_sample": joules}
-    json.dump({"steps": steps, "interrupted": False, "ranks": [{"rank": i, "seconds": seconds, "memory": memory} for i in range(ranks)],
+    json.dump({"steps": steps, "interrupted": False, "communication": [], "ranks": [{"rank": i, "seconds": seconds, "memory": memory} for i in range(ranks)],
                **predicted, **({"samples_per_s": rate, "energy": energy} if epochs else {"test": {"steps": steps, "seconds_spread": {"step": spread(step)}, "samples_per_s_spread": spread(rate),
                         "power": {"processors": power, "gpus": {"watts": None, "missing": "no GPU is used"}},
                         "whole_training": {"steps": 100, "duration": 100 * step + 8 * 0.5}}})},
