@@ -22,7 +22,7 @@ class Quantity:
 
 
 QUANTITIES = {"samples_per_s": Quantity("samples/s", "samples/s", 1), "tensor_bytes": Quantity("memory", "bytes of the fullest rank", -1),
-              "joules_per_sample": Quantity("energy", "J a sample", -1), "train_loss": Quantity("training loss", "", -1),
+              "joules_per_sample": Quantity("energy", "J/sample", -1), "train_loss": Quantity("training loss", "", -1),
               "valid_loss": Quantity("validation loss", "", -1)}
 LOSSES = ["train_loss", "valid_loss"]
 GOALS = {"speed": "samples_per_s", "memory": "tensor_bytes", "energy": "joules_per_sample", "loss": "valid_loss"}

@@ -106,6 +106,9 @@ def files(bench):
     expect(len(points) == 30 and near(float(points[0]["samples_per_s"]), 100) and near(float(points[0]["valid_loss.epoch2"]), 0.4),
            f"points.csv: {points[0]}")
     page = (folder / "report.html").read_text()
+    expect("0.5 J/sample (± 0 %)" in page, "energy without its unit")
+    expect("--seeds 3 (7, 8, 9); --epochs 2; --ranks 2; rungs read-ahead, bf16, kernels, cuda-graph, dp, zero, tp, fast, lost, little; "
+           in page, "what was run is not told")
     expect(page.count("<svg") == 4 and "bf16: keep: samples/s 50 % more" in page and "45 comparisons have an interval" not in page and
            "44 comparisons have an interval" in page, "the page lacks something")  # the lost loss has none
 
@@ -158,6 +161,14 @@ def failures(bench):
     bench.forget()
     set_rates(bench.fakes, {"baseline": 10.0, "bf16": 20.0})
     words = ["--rungs", "bf16", "--seeds", "2", "--out", "failing"]
+    # Without a pair, by the reason of the run that there is.
+    bench.set("hang", "bf16-s7")
+    process = bench.begin(*words)
+    bench.wait_for("bf16-s7")
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    expect("Energy is not known: made up: no counter." in err, f"energy of a study that was stopped: {err}")
+    bench.forget()
     bench.set("hang", "bf16-s8")
     process = bench.begin(*words)
     bench.wait_for("bf16-s8")
