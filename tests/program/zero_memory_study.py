@@ -86,7 +86,8 @@ def sweep(bench, precisions, layouts, optimizers):
         rows = list(csv.DictReader(file))
     expect(len(rows) == sum(len(item["ranks"]) for item in found["settings"]), "a line for each rank")
     page = (bench.work / "sweep/report.html").read_text()
-    expect(page.count("<svg") == 2 and "(ZeRO-3)" in page and "not implemented" in page, "the page lacks something")
+    expect(page.count("<svg") == 2 and "(ZeRO-3)" in page and "not implemented" in page and "allocator MiB</th>" in page and
+           f'<td class="n">{found["settings"][0]["parameters"]}</td>' in page, "the page lacks something")
     return found
 
 
@@ -187,6 +188,27 @@ def by_process_peak(script):
     expect((found["largest"], found["out_of_memory_at"]) == (38, 40), f"a crash on the way: {found}")
 
 
+def plots(script, settings):
+    """A row for each rank while there is room, then for each setting; marks that hide no other; a process without what it began with."""
+    ranks = [{"rank": rank, "memory": {"total_peak": (8 - rank) << 20, "predicted_total": 8 << 20, "process_start": 150 << 20,
+                                       "process_peak": (170 - rank) << 20, "allocator_peak": 8 << 20}} for rank in range(2)]
+    found = [{**rank, "classes": dict.fromkeys(script.CLASSES, 1 << 20), "total_peak": rank["memory"]["total_peak"]} for rank in ranks]
+    figures = {"ranks": found, "closed_forms": {**dict.fromkeys(script.STATES, 4), "stage_2": 16, "stage_3": 16},
+               "bytes_per_parameter": dict.fromkeys([*script.STATES, "packed_weights"], 4.0)}
+    every = [types.SimpleNamespace(label=f"s{i}", ranks=2, figures=figures, run=types.SimpleNamespace(ranks=ranks)) for i in range(settings)]
+    for plot, rows in ((script.plot_states, min(settings, 24)), (script.plot_ranks, min(settings if settings > 12 else 2 * settings, 24))):
+        drawing, told = plot(every)
+        axes = drawing.axes[0]
+        expect(len(axes.get_yticks()) == rows and axes.get_xlabel() and axes.get_title(), f"{settings} settings: {axes.get_yticks()}")
+        expect(("first 24 of 30 settings" in told) == (settings > 24), f"{settings} settings: {told}")
+        heights = [line.get_ydata()[0] for line in axes.lines]
+        expect(len(heights) > 2 and min(after - before for before, after in zip(heights, heights[1:])) > 0.15, f"marks at {heights}")
+        expect(len({line.get_marker() for line in axes.lines}) == len(heights), "marks of one shape")
+        labels = [tick.get_text() for tick in axes.get_yticklabels()]
+        expect(plot == script.plot_states or labels[1] == ("s0, 1" if settings <= 12 else "s1"), f"rows {labels}")
+    expect(axes.lines[-1].get_xdata()[0] == 20, f"the process grew by {axes.lines[-1].get_xdata()}")
+
+
 def largest(bench, find, words, folder):
     done = bench.run("--find", find, "--out", folder, *words)
     expect(done.returncode == 0, f"{folder} ended with {done.returncode}: {done.stdout} {done.stderr}")
@@ -235,6 +257,8 @@ def main():
         script = load_script(source)
         what_is_not_known(script)
         by_process_peak(script)
+        for settings in (12, 13, 30):
+            plots(script, settings)
         done = bench.run("--find", "micro-batch", "--memory-gib", "1", "--out", "gpu", "--", "--device", "cuda")
         expect(done.returncode == 64 and done.stderr == "zero_memory_study: --device=cuda is given, but --find limits no GPU's "
                "memory; leave it out\n" and not (work / "gpu").exists(), f"a GPU: {done.returncode} {done.stderr}")
