@@ -43,6 +43,22 @@ def most(run, key):
     return max(values) if values and None not in values else None
 
 
+def fullest(run):
+    """The rank whose tensors held the most; None where that is not known."""
+    ranks = [rank for rank in run.ranks if figure(rank, "memory", "total_peak") is not None and part(rank, "memory", "peak")]
+    return max(ranks, key=lambda rank: rank["memory"]["total_peak"], default=None)
+
+
+def furthest_off(predicted, measured):
+    """(name, predicted, measured, difference as a share of all that was predicted) of what of two objects is furthest from its
+    prediction; None where nothing has both."""
+    pairs = [(name, figure(predicted, name), figure(measured, name)) for name in measured if name != "step"]
+    known = [pair for pair in pairs if None not in pair]
+    name, *both = max(known, key=lambda pair: abs(pair[2] - pair[1]), default=(None,))
+    whole = sum(pair[1] for pair in known)
+    return (name, *both, abs(both[1] - both[0]) / whole) if whole > 0 else None
+
+
 def share(run, name):
     """Of the time of the steps, mean of the ranks; None where a rank does not tell."""
     values, steps = ([figure(rank, "seconds", key) for rank in run.ranks] for key in (name, "step"))

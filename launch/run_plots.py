@@ -12,7 +12,7 @@ import warnings
 import numpy
 
 from html_page import bar_style, label, legend, line_style, matplotlib, new_figure, styles_of
-from run_figures import CLASSES, PHASES, WAITING, phases_of, steps_of
+from run_figures import CLASSES, PHASES, WAITING, fullest, phases_of, steps_of
 from run_folder import figure, mean_over_channels, part
 from tables import bytes_text, number_text
 
@@ -163,12 +163,19 @@ def add_curves(page, runs):
     def of_valids(value):
         return lambda run: [(figure(record, "epoch"), value(record)) for record in run.valids]
 
-    page.heading("Losses", 3)
+    def is_known(*figures):
+        return any(value is not None for points_of in figures for run in runs for _, value in points_of(run))
+
+    def loss(record):
+        return figure(record, "loss")
+
+    if is_known(of_training("loss"), of_epochs(loss), of_valids(loss)):
+        page.heading("Losses", 3)
     curve(page, runs, of_training("loss"), {"title": "Training loss of each step", "xlabel": axis, "ylabel": "loss"},
           "Mean over the samples of the step." + along, scale="loss")
-    two_curves(page, runs, (of_epochs(lambda r: figure(r, "loss")),
+    two_curves(page, runs, (of_epochs(loss),
                             {"title": "Training loss by epoch", "xlabel": "epoch", "ylabel": "loss"}),
-               (of_valids(lambda r: figure(r, "loss")),
+               (of_valids(loss),
                 {"title": "Validation loss by epoch", "xlabel": "epoch", "ylabel": "loss"}),
                "Means over the samples of the epoch, and of the validation after it; epoch 0 is the untrained network.",
                scale="loss", sharex=True, sharey=True)
@@ -184,7 +191,8 @@ def add_curves(page, runs):
                                   {"title": f"{name} by epoch", "xlabel": "epoch", "ylabel": f"{name} [%]"})
                                  for key, name in (("top1", "Top-1"), ("top5", "Top-5"))),
                    "Of validations, shares of the samples.")
-    page.heading("Learning rate and throughput", 3)
+    if is_known(of_training("lr"), of_steps("samples_per_s")):
+        page.heading("Learning rate and throughput", 3)
     curve(page, runs, of_training("lr"), {"title": "Learning rate", "xlabel": axis, "ylabel": "learning rate"}, along, 2.6)
     curve(page, runs, of_steps("samples_per_s"), {"title": "Throughput", "xlabel": axis, "ylabel": "samples/s"},
           "Samples of each step over its time." + along, scale="from zero")
@@ -295,16 +303,17 @@ def add_predicted_time(page, runs):
     for run in runs[:MOST_DETAILED]:
         sides = {side: part(run.summary, "time", side) for side in ("predicted", "measured")}
         phases = dict.fromkeys(phase for side in sides.values() for phase in side)
-        phases = [*(phase for phase in phases if phase != "step"), *(["step"] if "step" in phases else [])]
+        phases = [*(phase for phase in phases if phase not in ("step", "messages")), *(["step"] if "step" in phases else [])]
         if not phases:
             continue
         drawn, axes = rows_figure(len(phases) * 1.4)
         draw_pairs(axes[0], {side: [figure(found, phase) for phase in phases] for side, found in sides.items()}, seconds_text)
         name_rows(axes[0], [label(phase.replace("_", " ")) for phase in phases])
+        messages = figure(sides["predicted"], "messages")
         axes[0].set(title=f"Time of a step, predicted and measured: {label(run.label)}", xlabel="seconds a step")
         legend(axes[0])
         page.plot(drawn, "Measured is the median step, shared among the phases as their means are; time by phase has the means "
-                  "themselves." + (" Messages are part of forward and backward." if "messages" in phases else ""))
+                  "themselves." + (f" Of forward and backward {seconds_text(messages)} were predicted to be messages." if messages else ""))
 
 
 def seconds_text(value):
@@ -327,12 +336,6 @@ def draw_rows(axes, values, text, unit=1, offset=0.0, **keywords):
 
 
 # ---- memory ----------------------------------------------------------------------------------------------------------
-
-
-def fullest(run):
-    """The rank whose tensors held the most; None where that is not known."""
-    ranks = [rank for rank in run.ranks if figure(rank, "memory", "total_peak") is not None and part(rank, "memory", "peak")]
-    return max(ranks, key=lambda rank: rank["memory"]["total_peak"], default=None)
 
 
 def classes_of(runs):

@@ -235,6 +235,8 @@ class ReportTest(DamageTests, unittest.TestCase):
         for title, most in ("Training loss of each step", 1.0), ("Learning rate", 0.04):
             self.assertEqual([max(line.get_ydata()) for line in plots.figures[title].axes[0].lines], [most])
         self.assertNotIn("Learning rate", self.plots("r").figures)
+        self.call("r")
+        self.assertNotIn("Losses", self.page().texts[self.page().texts.index("Plots"):])
         self.write("n", [start_of()], summary_of(4, find_lr={"steepest": None, "curve": [[1e-7, None, None]]}), config="find_lr: 4\n")
         self.assertNotIn("Loss while the learning rate rises", self.plots("n").figures)
 
@@ -244,7 +246,9 @@ class ReportTest(DamageTests, unittest.TestCase):
             "validation": {"seconds": 1.0, "joules": 30.0, "mean_watts": 30.0, "peak_watts": 31.0}},
             "within_step": {"forward": 30.0, "backward": 60.0, "rest": 10.0}}
         time = {"predicted": {"forward": 0.21, "step": 0.9, "messages": 0.1}, "measured": {"forward": 0.2, "step": 1.0}}
-        self.write("a", [start_of(), step_of(1)], summary_of(1, energy=energy, time=time))
+        rank = rank_of(0, 1)
+        rank["memory"]["predicted"]["data"] = 7 * MiB
+        self.write("a", [start_of(), step_of(1)], {**summary_of(1, energy=energy, time=time), "ranks": [rank]})
         self.write("b", [start_of(), step_of(1)], summary_of(1, energy={"unavailable": "no counter may be read"}))
         self.assertEqual([row["J/sample"] for row in self.cells("Speed", "a", "b")], [1.25, None])
         plots = self.plots("a", "b")
@@ -252,12 +256,16 @@ class ReportTest(DamageTests, unittest.TestCase):
             self.assertEqual([[p.get_width() for p in bars] for bars in plots.figures[title].axes[0].containers], joules)
         pairs = plots.figures["Time of a step, predicted and measured: a"].axes[0].containers
         self.assertEqual({bars.get_label(): [p.get_width() for p in bars] for bars in pairs},
-                         {"predicted": [0.21, 0.1, 0.9], "measured": [0.2, 1.0]})
+                         {"predicted": [0.21, 0.9], "measured": [0.2, 1.0]})
+        self.assertIn("Of forward and backward 0.100 s were predicted to be messages.", plots.captions["Time of a step, predicted and measured: a"])
         self.assertEqual(plots.figures["Energy within steps by phase"].axes[0].containers[-1].get_label(), "waiting")
         self.assertIn("Measured is the median step, ", plots.captions["Time of a step, predicted and measured: a"])
         done = self.call("a", "b")
         self.assertEqual(done.stderr, "report: b: energy: not available: no counter may be read\n")
+        self.assertIn("\na: furthest from what was predicted: of memory data, 7 MiB predicted, 5 MiB measured (-28.6 %); of the time of a step "
+                      "forward, 0.21 s predicted, 0.2 s measured (-4.76 %).\n", done.stdout)
         page = self.page()
+        self.assertIn(done.stdout[done.stdout.index("a: furthest"):].partition("\n")[0], page.texts)
         self.assertIn(["a", "training", "8", "400", "50", "60"], page.tables[-1])
         self.assertIn("Energy of a: measured by RAPL.", page.texts)
 
