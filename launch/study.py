@@ -302,7 +302,9 @@ class MpiLauncher:
         code = self.process.poll()
         if code is None:
             return None
-        return "" if code == 0 else f"ended with exit code {code}{signal_text(code - 128)}" if code > 0 else f"killed by signal {-code}{signal_text(-code)}"
+        if code == 0:
+            return ""
+        return f"ended with exit code {code}{signal_text(code - 128)}" if code > 0 else f"killed by signal {-code}{signal_text(-code)}"
 
     def rejoin(self, state):
         """Of a run that an earlier study began: the state to wait for it with, or None. One of a study that was killed is told to

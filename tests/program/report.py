@@ -257,7 +257,8 @@ class ReportTest(DamageTests, unittest.TestCase):
         pairs = plots.figures["Time of a step, predicted and measured: a"].axes[0].containers
         self.assertEqual({bars.get_label(): [p.get_width() for p in bars] for bars in pairs},
                          {"predicted": [0.21, 0.9], "measured": [0.2, 1.0]})
-        self.assertIn("Of forward and backward 0.100 s were predicted to be messages.", plots.captions["Time of a step, predicted and measured: a"])
+        self.assertIn("Of forward and backward 0.100 s were predicted to be messages.",
+                      plots.captions["Time of a step, predicted and measured: a"])
         self.assertEqual(plots.figures["Energy within steps by phase"].axes[0].containers[-1].get_label(), "waiting")
         self.assertIn("Measured is the median step, ", plots.captions["Time of a step, predicted and measured: a"])
         done = self.call("a", "b")
