@@ -2,8 +2,6 @@
 
     page.plot(*plot_ranks(settings))
 """
-import numpy
-
 from html_page import bar_style, label, legend, styles_of
 from run_figures import CLASSES
 from run_folder import figure, part
@@ -36,7 +34,7 @@ def draw_bars(names, values, classes, marks, **labels):
     """A row for each name, with bars of classes upon each other and marks of [(what, marker, a value a row)] about its middle."""
     drawing, (axes, *_) = rows_figure(1.25 * len(names))
     stack(axes.barh, range(len(names)), {name: [row[name] for row in values] for name in classes}, styles_of(classes, CLASSES), height=0.8)
-    places = numpy.linspace(-0.28, 0.28, len(marks))
+    places = [round(0.56 * index / (len(marks) - 1) - 0.28, 3) for index in range(len(marks))]
     for place, (text, marker, found) in zip(places, marks):
         known = [(value, row + place) for row, value in enumerate(found) if value is not None]
         if known:

@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "data/datasets/weather_dataset.h"
@@ -116,8 +117,17 @@ TEST_CASE("data shape: of images, with the classes of names or labels") {
   const auto shape_of = [&](const char* name) {
     return train::look_at_data(config_for(model::Task::kClassify, folder.file(name)), group);
   };
-  CHECK((shape_of("i.h5") == DataShape{.channels = 3, .height = 20, .width = 18, .num_classes = 5}));
-  CHECK((shape_of("long.h5") == DataShape{.channels = 3, .height = 20, .width = 18, .num_classes = 201}));
+  DataShape shape = {.channels = 3, .height = 20, .width = 18, .num_classes = 5, .images = 6};
+  CHECK(shape_of("i.h5") == shape);
+  for (const auto& [valid, number] : {std::pair("many.h5", 6), std::pair("first.h5", 6), std::pair("none.h5", 0)}) {
+    train::RunConfig config = config_for(model::Task::kClassify, folder.file("i.h5"));
+    config.data.valid_data = folder.file(valid);
+    shape.valid_images = number;
+    CHECK(train::look_at_data(config, group) == shape);
+  }
+  shape.valid_images = 0;
+  shape.num_classes = 201;
+  CHECK(shape_of("long.h5") == shape);
   const auto error_of = [&](const char* name) {
     return std::string(testing::agreed_error(group, [&] { shape_of(name); }).what());
   };
