@@ -9,7 +9,6 @@
 #include "src/base/text.h"
 #include "src/machine/device.h"
 #include "src/machine/model_memory.h"
-#include "src/machine/processor.h"
 
 namespace vit_hybrid::commands {
 
@@ -56,16 +55,10 @@ std::vector<std::string> unrecordable(const RunConfig& config) {
 Planner::Planner(const train::RanksOnNodes& ranks, double memory_gib, LoadedConfig loaded,
                  std::optional<train::MachineFile> machine)
     : ranks_(ranks), memory_gib_(memory_gib), loaded_(std::move(loaded)), machine_(std::move(machine)) {
-  RunConfig& config = loaded_.config;
-  compute_.device = device_of(config);
-  compute_.fp32 = kernels::host_kernel().kernel;
-  compute_.threads = std::max(config.parallel.threads, 1);
-  const train::ReadAhead ahead = train::read_ahead(
-      config.data, c10::Device(compute_.device, compute_.device == at::kCUDA ? 0 : -1), compute_.threads);
-  compute_.read_ahead = ahead.threads > 0 ? ahead.batches : 0;
-  compute_.reading_threads = std::max(ahead.threads, 1);
-  compute_.saves = config.checkpoint.keep > 0;
-  compute_.copies_state = config.checkpoint.copies_state();
+  const RunConfig& config = loaded_.config;
+  const c10::DeviceType type = device_of(config);
+  const c10::Device device(type, static_cast<c10::DeviceIndex>(type == at::kCUDA ? 0 : -1));
+  compute_ = train::compute_traits(config.data, config.checkpoint, device, std::max(config.parallel.threads, 1));
 }
 
 std::optional<Planned> Planner::plan(int dp, int tp, int pp, std::vector<std::string>& problems) const {

@@ -108,8 +108,8 @@ DataBytes data_bytes(const StepConfig& config, const DataConfig& data, const Rep
   const int64_t batch = (input + target + (adds && is_apart ? present : 0)) * size_of(at::kFloat);
   // Images are read, cut or painted as bytes before they are numbers (on a GPU they become that there); of training
   // with those that they are mixed with.
-  const bool paints = data.kind == DataKind::kBuiltin && !config.is_forecast();
-  const bool has_images = paints || (data.kind == DataKind::kHdf5 && !config.is_forecast());
+  const bool has_images = data.kind != DataKind::kSynthetic && !config.is_forecast();
+  const bool paints = data.kind == DataKind::kBuiltin && has_images;
   const int64_t stored = data.kind == DataKind::kHdf5 ? replica.micro_batch * data.image_bytes : 0;
   const int64_t image_bytes = has_images && is_first && compute.device == c10::DeviceType::CPU ? stored + input : 0;
   const int64_t mixed = data.mixup > 0.0 ? 2 : 1;
@@ -333,8 +333,7 @@ const pipeline::ScheduleReport& schedule_report(const ParallelConfig& parallel, 
 }  // namespace
 
 ComputeTraits compute_traits(const DataConfig& data, const CheckpointConfig& checkpoint, c10::Device device,
-                             const std::vector<int>& nodes) {
-  const int threads = at::get_num_threads();
+                             int threads) {
   const ReadAhead ahead = read_ahead(data, device, threads);
   ComputeTraits traits;
   traits.device = device.type();
@@ -342,10 +341,16 @@ ComputeTraits compute_traits(const DataConfig& data, const CheckpointConfig& che
   traits.read_ahead = ahead.threads > 0 ? ahead.batches : 0;
   traits.reading_threads = std::max(ahead.threads, 1);
   traits.fp32 = kernels::host_kernel().kernel;
-  traits.nodes = nodes;
-  traits.shares = !unshared();
   traits.saves = checkpoint.keep > 0;
   traits.copies_state = checkpoint.copies_state();
+  return traits;
+}
+
+ComputeTraits compute_traits(const DataConfig& data, const CheckpointConfig& checkpoint, c10::Device device,
+                             const std::vector<int>& nodes) {
+  ComputeTraits traits = compute_traits(data, checkpoint, device, at::get_num_threads());
+  traits.nodes = nodes;
+  traits.shares = !unshared();
   if (device.is_cuda()) {
     traits.capability = kernels::device_traits(device).capability;
   }

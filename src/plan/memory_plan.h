@@ -37,7 +37,10 @@ struct ComputeTraits {
   bool copies_state = false;                                       ///< CheckpointConfig::copies_state()
 };
 
-/// Those of this process, after the kernels were chosen; `nodes`: how many ranks each has.
+/// Those of a rank of so many threads on `device`, after the kernels were chosen, as far as no device has to be there.
+ComputeTraits compute_traits(const DataConfig& data, const CheckpointConfig& checkpoint, c10::Device device,
+                             int threads);
+/// Those of this process; `nodes`: how many ranks each has.
 ComputeTraits compute_traits(const DataConfig& data, const CheckpointConfig& checkpoint, c10::Device device,
                              const std::vector<int>& nodes);
 
