@@ -64,9 +64,22 @@ class Schemas:
             if of_kind not in schema.pop("oneOf"):
                 return None
             schema.update(of_kind)
-        else:  # which refers to the other
-            schema["$defs"] = {other: self.by_name[other] for other in self.by_name if other != name}
-        return jsonschema.Draft202012Validator(schema)
+        return jsonschema.Draft202012Validator(self.without_references(name, schema))
+
+    def without_references(self, name, schema):
+        """With what they refer to in their place: jsonschema's newer versions look through all schemas at each reference."""
+        if isinstance(schema, list):
+            return [self.without_references(name, part) for part in schema]
+        if not isinstance(schema, dict):
+            return schema
+        result = {key: self.without_references(name, part) for key, part in schema.items() if key not in ("$ref", "$defs", "$id")}
+        if "$ref" not in schema:
+            return result
+        file, _, place = schema["$ref"].partition("#/")
+        referred = self.by_name[file or name]
+        for key in place.split("/"):
+            referred = referred[key]
+        return {**result, "allOf": [*result.get("allOf", []), self.without_references(file or name, referred)]}
 
 
 def kind_of(name, document):
