@@ -2,9 +2,9 @@
 //
 //   taskset -c CORE bench_core_speed
 //
-// multiplies small matrices for half a millisecond, twenty times a second, and prints GFLOP/s (the mean since the last)
-// for every line that it reads. A core's neighbours in a virtual machine, and its clock, change what all programs on it
-// get; by how much, this tells at the same time. It takes a hundredth of the core.
+// multiplies small matrices for half a millisecond, twenty times a second, and prints for every line that it reads the
+// GFLOP/s of each time since the last. A core's neighbours in a virtual machine, and its clock, change what all
+// programs on it get; by how much, this tells at the same time. It takes a hundredth of the core.
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
@@ -14,6 +14,7 @@
 
 #include <cstdio>
 #include <ctime>
+#include <vector>
 
 namespace {
 
@@ -35,8 +36,7 @@ int main() {
   const at::NoGradGuard guard;
   const at::Tensor a = at::full({kSide, kSide}, 0.5f), b = at::full({kSide, kSide}, 0.25f);
   at::Tensor c = at::mm(a, b);
-  double sum = 0.0;
-  int samples = 0;
+  std::vector<double> speeds;
   pollfd input{STDIN_FILENO, POLLIN, 0};
   for (;;) {
     at::mm_out(c, a, b);  // fetches them again
@@ -48,17 +48,18 @@ int main() {
       ++products;
       seconds = cpu_seconds() - begin;
     }
-    sum += 2.0 * static_cast<double>(kSide * kSide * kSide) * products / seconds / 1e9;
-    ++samples;
+    speeds.push_back(2.0 * static_cast<double>(kSide * kSide * kSide) * products / seconds / 1e9);
     if (poll(&input, 1, kPauseMilliseconds) > 0) {
       char line = 0;
       if (read(STDIN_FILENO, &line, 1) != 1) {
         return 0;
       }
-      std::printf("%.4f\n", sum / samples);
+      for (const double speed : speeds) {
+        std::printf("%.2f ", speed);
+      }
+      std::puts("");
       std::fflush(stdout);
-      sum = 0.0;
-      samples = 0;
+      speeds.clear();
     }
   }
 }

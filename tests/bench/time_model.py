@@ -8,8 +8,8 @@
 draws COUNT trainings that fill its two cores and CROWDED ones of 4, 8 and 16 ranks by seed, none of whose sizes is
 calibrated on, and measures what the median of the steps of `--test-steps` is. A virtual machine's cores change their
 speed by a third, for seconds or minutes, whatever runs in them; so a look at each goes on beside (bench_core_speed),
-which knows nothing of what is measured, and a training counts if both cores had the speed, within STEADY, that they had
-in the calibration. Of those that have no such run another is made, when all have had their turn, up to PASSES times.
+which knows nothing of what is measured, and a training counts if their mean speed and that of the slower one, which the
+other waits for, were, within STEADY, what they had been in the calibration. Of those that have no such run another is made, when all have had their turn, up to PASSES times.
 The launcher's words end with the option that takes the number of ranks; an OUT.json that is there is gone on with.
 `judge` sets a training's run that counts (of one that has none the nearest) beside what `plan --machine` says, and
 prints each, the errors by kind, and the share within 10 % (25 % of the crowded ones).
@@ -100,7 +100,7 @@ def predicted(program, machine, point):
 
 
 class CoreSpeeds:
-    """The speed that each core had since the last question, in GFLOP/s."""
+    """What speed the cores had since the last question, in GFLOP/s: their mean, and that of the slower at each moment."""
 
     def __init__(self, program):
         self.looks = [subprocess.Popen(["taskset", "-c", str(core), program], stdin=subprocess.PIPE,
@@ -109,7 +109,8 @@ class CoreSpeeds:
     def since_last(self):
         for look in self.looks:
             print(file=look.stdin, flush=True)
-        return [float(look.stdout.readline()) for look in self.looks]
+        speeds = list(zip(*([float(word) for word in look.stdout.readline().split()] for look in self.looks)))
+        return {"mean": statistics.mean(map(statistics.mean, speeds)), "slower": statistics.mean(map(min, speeds))}
 
 
 def nearest(point):
@@ -139,7 +140,7 @@ def measure(program, core_speed, out, count, crowded, launcher):
         machine.unlink(missing_ok=True)
         speeds.since_last()
         calibrate(program, launcher, machine)
-        found = {"gflops": statistics.mean(speeds.since_last()),
+        found = {"gflops": speeds.since_last(),
                  "points": [draw(rng) for _ in range(count)] + [draw_crowded(rng) for _ in range(crowded)]}
     for of_pass in range(PASSES):
         for number, point in enumerate(found["points"]):
@@ -149,7 +150,7 @@ def measure(program, core_speed, out, count, crowded, launcher):
             step = predicted(program, machine, point)["step"]
             speeds.since_last()
             summary, measured = run(program, launcher, point, max(4, min(60, int(SECONDS / step))))
-            off = max(abs(speed / found["gflops"] - 1) for speed in speeds.since_last())
+            off = max(abs(speed / found["gflops"][key] - 1) for key, speed in speeds.since_last().items())
             phases = {phase: statistics.mean(rank["seconds"][phase] for rank in summary["ranks"]) / summary["steps"]
                       for phase in PHASES}
             runs.append({"measured": measured, "phases": phases, "cores_off": off})
