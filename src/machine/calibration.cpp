@@ -233,7 +233,7 @@ struct Layer {
 using Multiply = std::function<void(const at::Tensor& rows, kernels::PackedWeight& weight)>;
 Case packed_case(const std::shared_ptr<Layer>& layer, const std::vector<at::Tensor>& rows, const Multiply& multiply) {
   constexpr double kLargeFlops = 4e9;
-  const int64_t some = layer->flops() < kLargeFlops ? layer->rows : layer->rows / 8;
+  const int64_t some = layer->flops() < kLargeFlops ? layer->rows : layer->rows / 4;
   return {layer->flops(), [=](size_t call) { multiply(in_turn(rows, call), layer->weight(call)); },
           [=](size_t call) {
             if (call < layer->weights.size()) {
@@ -421,8 +421,8 @@ struct Measurement {
 
 const std::vector<Measurement>& measurements() {
   const std::vector<RateTable::Axis> product = {
-      {"rows", {32, 256, 2048}}, {"inputs", {96, 288, 864, 2592}}, {"outputs", {96, 288, 864, 2592}}};
-  const std::vector<RateTable::Axis> attention = {{"tokens", {32, 128, 512, 2048}}, {"head_dim", {32, 64, 128}}};
+      {"rows", {32, 256, 1024}}, {"inputs", {96, 288, 864, 2592}}, {"outputs", {96, 288, 864, 2592}}};
+  const std::vector<RateTable::Axis> attention = {{"tokens", {32, 128, 512, 1024}}, {"head_dim", {32, 64, 128}}};
   const std::vector<RateTable::Axis> elements = {{"elements", {1 << 13, 1 << 16, 1 << 19, 1 << 22}}};
   static const std::vector<Measurement> all = {
       {"product_forward", &forward_case, product},
