@@ -9,8 +9,9 @@ draws COUNT trainings that fill its two cores and CROWDED ones of 4, 8 and 16 ra
 calibrated on, and measures what the median of the steps of `--test-steps` is. A virtual machine's cores change their
 speed by a third, for seconds or minutes, whatever runs in them; so a look at each goes on beside (bench_core_speed),
 which knows nothing of what is measured, and a training counts if their mean speed and that of the slower one, which the
-other waits for, were, within STEADY, what they had been in the calibration. Of those that have no such run another is made, when all have had their turn, up to PASSES times.
-The launcher's words end with the option that takes the number of ranks; an OUT.json that is there is gone on with.
+other waits for, were, within STEADY, what they had been in the calibration. Of those that have no such run another is
+made, when all have had their turn, up to PASSES times. The launcher's words end with the option that takes the number
+of ranks; an OUT.json that is there is gone on with.
 `judge` sets a training's run that counts (of one that has none the nearest) beside what `plan --machine` says, and
 prints each, the errors by kind, and the share within 10 % (25 % of the crowded ones).
 """

@@ -10,7 +10,7 @@ output=$(mktemp)
 errors=$(mktemp)
 trap 'rm -f "$output" "$errors"' EXIT
 
-# Not within some seconds more than the limit: the code is 124.
+# `got`: the code of the command, or 124 where it has not ended some seconds after the limit.
 run() {
   start=$SECONDS
   "$@" >"$output" 2>"$errors" &
@@ -25,7 +25,7 @@ run() {
     return
   fi
   got=124
-  # Its ranks are its children: those that live.
+  # Its ranks are its children; a dead one is a zombie, since it waits for none.
   # shellcheck disable=SC2009 # pgrep finds none of the dead
   ps -o stat= --ppid $launcher | grep -qv '^Z' || ranks_are_gone=yes
   kill $launcher
